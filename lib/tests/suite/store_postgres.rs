@@ -89,7 +89,8 @@ async fn a_lease_that_is_over_is_taken_over_and_the_old_owner_is_fenced() {
     append(&a, &mut old, "of the old owner").await.unwrap();
     assert!(matches!(b.claim(&id("s")).await, Err(StoreError::LiveElsewhere { .. })));
     // As if it had not renewed: the clock of the database decides.
-    server.sql(&name, "UPDATE rethread.host SET expires_at = clock_timestamp()");
+    let first = "key = (SELECT min(key) FROM rethread.host)";
+    server.sql(&name, &format!("UPDATE rethread.host SET expires_at = clock_timestamp() WHERE {first}"));
     assert_eq!(b.find(&id("s")).await.unwrap().unwrap().owner, None);
     let mut new = b.claim(&id("s")).await.unwrap();
     append(&b, &mut new, "of the new owner").await.unwrap();

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use rethread_core::lease::{LeaseRecord, LostAppend};
 use rethread_core::{Entry, stored};
 
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::ownership::current_lease;
 use super::row::{locked_head, row_change, store_rare_facts};
 use super::writer::{Accepted, EncodedAppend, append_in};
 use crate::store::{Append, StoreError};
 
-impl OpenStore {
+impl OpenDatabase {
     /// Appends entries. All commits of the database wait for its disk, so that both kinds of durability are the same here.
     pub(super) async fn append(self: Rc<Self>, append: Append) -> Result<(), StoreError> {
         let owned = self.owned.borrow().get(&append.session).map(|owned| owned.key);

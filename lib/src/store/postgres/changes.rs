@@ -8,7 +8,7 @@ use std::rc::Rc;
 use rethread_core::SessionId;
 use tokio_postgres::Row;
 
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::text_column::from_column;
 use crate::store::integers::from_sql;
 use crate::store::{Archived, ChangedSession, Changes, Deleted, Revision, StoreError};
@@ -70,7 +70,7 @@ impl ChangeLog {
     }
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// The rows that have changed since an earlier call.
     pub(super) async fn changes(self: Rc<Self>, since: Option<Revision>) -> Result<Changes, StoreError> {
         // One at a time: the answers of two would be learned in any order.

@@ -8,7 +8,7 @@ use deadpool_postgres::{
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, IsolationLevel, Row};
+use tokio_postgres::{Client, Config, IsolationLevel, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::PostgresAddress;
@@ -27,6 +27,9 @@ pub(super) const MAX_RETRIES: u32 = 8;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A host that is stopped in the middle of a transaction must not keep its locks, and nobody waits for one without end.
+const LIMITS: &str = "-c idle_in_transaction_session_timeout=10000 -c lock_timeout=8000";
 
 /// The parameters of a statement.
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -84,15 +87,15 @@ impl Database {
         };
         let connector =
             tls::connector(&address.tls).map_err(|why| failed(DatabaseProblem::Certificate, why))?;
-        let config = address.config.clone();
+        let mut config = address.config.clone();
+        add_options(&mut config, LIMITS);
         let pool = pool(&config, &connector).map_err(|why| failed(DatabaseProblem::Other, why))?;
         Ok(Self { address, config, connector, pool })
     }
 
     /// Has every commit wait for the disk of the database, also where its settings say otherwise.
     pub(super) fn sync_commits(&mut self) -> Result<(), StoreError> {
-        let options = self.config.get_options().unwrap_or_default().to_owned();
-        self.config.options(format!("{options} -c synchronous_commit=on"));
+        add_options(&mut self.config, "-c synchronous_commit=on");
         let made = pool(&self.config, &self.connector);
         self.pool =
             made.map_err(|why| PgFault::NoConnection(why).at("preparing the store", &self.address))?;
@@ -161,6 +164,14 @@ impl Database {
         timeout(limit, work).await.unwrap_or_else(|_| Err(no_answer(limit)))
     }
 
+    /// A connection that is not in the pool.
+    pub(super) async fn connect(&self) -> Result<Client, PgFault> {
+        let (client, connection) = self.config.connect(self.connector.clone()).await?;
+        // Whoever waits for an answer is told of the error.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(client)
+    }
+
     /// Runs statements once, as they are, on a connection of the pool.
     pub(super) async fn once<T>(
         &self,
@@ -188,6 +199,11 @@ impl Database {
             }
         }
     }
+}
+
+fn add_options(config: &mut Config, more: &str) {
+    let options = config.get_options().unwrap_or_default().to_owned();
+    config.options(format!("{options} {more}").trim_start());
 }
 
 /// The error of a database that does not answer in time.

@@ -99,8 +99,8 @@ impl PgFault {
 
 fn step_after(code: &SqlState) -> NextStep {
     match code.code() {
-        // Serialization failure, deadlock.
-        "40001" | "40P01" => NextStep::Retry,
+        // Serialization failure, deadlock, a lock that was waited for too long.
+        "40001" | "40P01" | "55P03" => NextStep::Retry,
         // A shutdown or crash of the server, starting up, too many connections; an idle transaction that was ended.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03" | "40003" => NextStep::Reconnect,
         // A class of its own for lost connections.
@@ -128,7 +128,7 @@ fn problem(error: &tokio_postgres::Error) -> DatabaseProblem {
         "25006" => DatabaseProblem::ReadOnly,
         "53100" => DatabaseProblem::DiskFull,
         "53300" => DatabaseProblem::TooManyConnections,
-        "40001" | "40P01" => DatabaseProblem::Contention,
+        "40001" | "40P01" | "55P03" => DatabaseProblem::Contention,
         "57P01" | "57P02" | "57P03" => DatabaseProblem::Unreachable,
         code if code.starts_with("08") => DatabaseProblem::Unreachable,
         _ => DatabaseProblem::Other,

@@ -9,7 +9,7 @@ use rethread_core::{Folded, Seq, stored};
 
 use super::database::{execute, row, rows};
 use super::fault::PgFault;
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::ownership::{add_segment, blocking, keep_snapshot};
 use super::read::damaged;
 use super::row::{locked_head, session_head};
@@ -23,7 +23,7 @@ const WHAT: &str = "folding a journal";
 const FETCH: i64 = 2000;
 
 /// Consecutive entries of a tail, and the segments before them that are joined with them, nearest first.
-struct FoldWindow {
+struct TailWindow {
     key: i64,
     first: Seq,
     last: Seq,
@@ -45,7 +45,7 @@ struct FoldedWindow {
     joined: u64,
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// Folds all unfolded entries up to `fold.upto`.
     pub(super) async fn fold(self: Rc<Self>, lease: Lease, fold: FoldUpTo) -> Result<(), StoreError> {
         let _one_at_a_time = self.folds.lock().await;
@@ -70,7 +70,7 @@ impl OpenStore {
     }
 }
 
-impl FoldWindow {
+impl TailWindow {
     fn folded(self) -> std::io::Result<FoldedWindow> {
         let folded = rethread_core::fold(&self.items);
         debug_assert!(folded.is_sorted_by_key(|item| item.first), "a fold keeps the order");
@@ -89,7 +89,7 @@ impl FoldWindow {
     }
 }
 
-async fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<Option<FoldWindow>, PgFault> {
+async fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<Option<TailWindow>, PgFault> {
     let head = session_head(tx, &lease.session).await?;
     head.check_epoch(&lease.session, lease.epoch)?;
     let (key, first) = (head.key, head.folded.next());
@@ -103,7 +103,7 @@ async fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<O
         return Err(damaged(tx, key, first, "entries are missing").await);
     };
     let before = segments_before(tx, key, first).await?;
-    Ok(Some(FoldWindow { key, first, last, items, before }))
+    Ok(Some(TailWindow { key, first, last, items, before }))
 }
 
 async fn window_items(tx: &Transaction<'_>, key: i64, first: Seq, upto: Seq) -> Result<Vec<Folded>, PgFault> {

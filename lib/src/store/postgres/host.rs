@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rethread_core::Millis;
 use rethread_core::lease::{HostLease, LeaseTerms};
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row};
 
-use super::database::Database;
+use super::database::{Database, Parameters, no_answer};
 use super::fault::PgFault;
 use super::text_column::{from_column, to_column};
 use crate::clock;
@@ -41,6 +41,8 @@ pub(super) struct ThisHost {
     key: Cell<Option<i64>>,
     registering: tokio::sync::Mutex<()>,
     lease: RefCell<HostLease>,
+    /// The connection for renewals.
+    connection: RefCell<Option<Rc<Client>>>,
     /// Until when agents may run, for their guardians.
     deadline: Arc<AtomicU64>,
 }
@@ -68,6 +70,7 @@ impl ThisHost {
             key: Cell::new(None),
             registering: tokio::sync::Mutex::new(()),
             lease: RefCell::new(HostLease::new(TERMS)),
+            connection: RefCell::default(),
             deadline: deadline.shared(),
         }
     }
@@ -140,13 +143,13 @@ impl ThisHost {
         let (name, boot) = (to_column(&self.process.host), to_column(&self.boot));
         let lease = TERMS.lease as f64;
         let limit = Duration::from_millis(TERMS.renewal);
-        let renewed = database
-            .query_once(
-                sql,
-                &[&key, &name, &i64::from(self.process.pid), &boot, &self.process_started, &lease],
-                limit,
-            )
-            .await;
+        let parameters: Parameters<'_> =
+            &[&key, &name, &i64::from(self.process.pid), &boot, &self.process_started, &lease];
+        let renewing = self.send(database, sql, parameters);
+        let renewed = tokio::time::timeout(limit, renewing).await.unwrap_or_else(|_| Err(no_answer(limit)));
+        if renewed.is_err() {
+            self.connection.borrow_mut().take();
+        }
         match renewed {
             Ok(_) => self.granted(renewal),
             Err(fault) => {
@@ -155,6 +158,18 @@ impl ThisHost {
                 self.lease.borrow_mut().failed(clock::since_boot(), RENEWAL_PAUSE);
             }
         }
+    }
+
+    /// Runs a statement on the connection for renewals: they must not wait for other work.
+    async fn send(&self, database: &Database, sql: &str, parameters: Parameters<'_>) -> Result<(), PgFault> {
+        let known = self.connection.borrow().clone().filter(|known| !known.is_closed());
+        let client = match known {
+            Some(known) => known,
+            None => Rc::new(database.connect().await?),
+        };
+        *self.connection.borrow_mut() = Some(client.clone());
+        client.execute(sql, parameters).await?;
+        Ok(())
     }
 
     fn granted(&self, renewal: rethread_core::lease::Renewal) {

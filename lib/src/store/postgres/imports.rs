@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::database::execute;
 use super::fault::PgFault;
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::text_column::{from_column, to_column};
 use crate::store::integers::{from_sql, to_sql};
 use crate::store::{DriftCount, ImportLedger, ImportProgress, ImportRecord, StoreError, StoreFuture};
@@ -122,7 +122,7 @@ async fn add_drift(tx: &Transaction<'_>, drift: &[DriftCount], at: Millis) -> Re
     Ok(())
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// The data stored under an agent key.
     pub(super) async fn profile(self: Rc<Self>, key: String) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = "SELECT profile FROM rethread.profile WHERE key = $1";

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::PostgresStore;
 use super::migrate::LATEST_VERSION;
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::text_column::from_column;
 use crate::store::StoreError;
 use crate::store::integers::from_sql;
@@ -66,11 +66,11 @@ const SETTINGS: [&str; 4] = ["fsync", "full_page_writes", "synchronous_commit", 
 impl PostgresStore {
     /// Looks at the server and the tables. Changes nothing.
     pub async fn inspect(&self) -> Result<PostgresInspection, StoreError> {
-        self.call(async move |store: Rc<OpenStore>| store.inspect().await).await
+        self.call(async move |store: Rc<OpenDatabase>| store.inspect().await).await
     }
 }
 
-impl OpenStore {
+impl OpenDatabase {
     async fn inspect(&self) -> Result<PostgresInspection, StoreError> {
         const WHAT: &str = "inspecting the store";
         let query = async |sql: &str| self.database.query(WHAT, sql, &[]).await;

@@ -8,8 +8,8 @@
 use rethread_core::{Millis, Seq, SessionId};
 
 pub use self::address::{AddressError, PostgresAddress};
-use self::open_store::OpenStore;
-pub use self::open_store::Patience;
+use self::open_database::OpenDatabase;
+pub use self::open_database::Patience;
 use self::store_thread::StoreThread;
 use super::open_outcome::not_opened;
 use super::{
@@ -29,7 +29,7 @@ mod host;
 mod imports;
 pub mod inspect;
 mod migrate;
-mod open_store;
+mod open_database;
 mod ownership;
 mod read;
 mod removal;
@@ -75,13 +75,13 @@ impl PostgresStore {
         let deadline = HostDeadline::default();
         let (address, shared) = (address.clone(), deadline.clone());
         let (thread, opened) =
-            StoreThread::start(Box::new(move || Box::pin(OpenStore::open(address, patience, shared))))?;
+            StoreThread::start(Box::new(move || Box::pin(OpenDatabase::open(address, patience, shared))))?;
         Ok((Self { thread, deadline }, opened))
     }
 
     fn call<T: Send + 'static>(
         &self,
-        work: impl AsyncFnOnce(std::rc::Rc<OpenStore>) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(std::rc::Rc<OpenDatabase>) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         self.thread.call(work)
     }

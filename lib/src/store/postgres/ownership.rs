@@ -9,7 +9,7 @@ use rethread_core::{Millis, Seq, SessionId};
 use super::database::{execute, row, rows};
 use super::fault::PgFault;
 use super::host::{HOST_COLUMNS, NamedHost};
-use super::open_store::{OpenStore, OwnedLease};
+use super::open_database::{OpenDatabase, OwnedLease};
 use super::row::{CHANGED, existing_locked_head, remove_stub, store_rare_facts, title_number};
 use super::text_column::{to_column, to_columns};
 use crate::store::integers::{from_sql, seq_from_sql, seq_to_sql, to_sql};
@@ -19,7 +19,7 @@ use crate::{clock, ids};
 
 const FIRST_EPOCH: u64 = 1;
 
-impl OpenStore {
+impl OpenDatabase {
     /// Creates a session that this host owns.
     pub(super) async fn create(self: Rc<Self>, new: NewSession) -> Result<Lease, StoreError> {
         let host = self.host.key(&self.database).await?;
@@ -329,7 +329,7 @@ pub(super) async fn keep_snapshot(
 
 /// The lease of a session as the database has it.
 pub(super) async fn current_lease(
-    store: &OpenStore,
+    store: &OpenDatabase,
     session: &SessionId,
 ) -> Result<(i64, u64, Seq), StoreError> {
     let sql = "SELECT s.key, l.epoch, l.head FROM rethread.session AS s JOIN rethread.lease AS l ON l.session = s.key

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::database::rows;
 use super::fault::PgFault;
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::row::id_of;
 use super::text_column::to_column;
 use crate::store::integers::{seq_from_sql, seq_to_sql, to_sql};
@@ -42,14 +42,14 @@ const TAIL_ROWS: &str = "SELECT seq, entry FROM (
 
 /// What has been filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Filled {
+enum PageProgress {
     /// The page.
     Page,
     /// All of the layer is on the page.
     Layer,
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// Reads one page of a journal.
     pub(super) async fn read(
         self: Rc<Self>,
@@ -69,8 +69,8 @@ async fn page(tx: &Transaction<'_>, session: &SessionId, from: Seq, budget: usiz
     for row in found.iter().rev() {
         let layer = layer(row);
         if layer.upto > layer.after && layer.upto >= from {
-            let mut reader = LayerReader { tx, position: from.max(layer.after.next()), layer, budget };
-            if reader.fill(&mut page).await? == Filled::Page {
+            let mut reader = RowLayerReader { tx, position: from.max(layer.after.next()), layer, budget };
+            if reader.fill(&mut page).await? == PageProgress::Page {
                 return Ok(page.cut(reader.position));
             }
         }
@@ -88,8 +88,8 @@ pub(super) async fn own_page(
 ) -> Result<Page, PgFault> {
     let mut page = PageBuilder::new(&id_of(tx, key).await?, budget);
     let layer = Layer { key, after: Seq(from.0.saturating_sub(1)), upto };
-    let mut reader = LayerReader { tx, position: from, layer, budget };
-    if from <= upto && reader.fill(&mut page).await? == Filled::Page {
+    let mut reader = RowLayerReader { tx, position: from, layer, budget };
+    if from <= upto && reader.fill(&mut page).await? == PageProgress::Page {
         return Ok(page.cut(reader.position));
     }
     Ok(page.end(upto.next().max(from)))
@@ -100,7 +100,7 @@ fn layer(row: &Row) -> Layer<i64> {
 }
 
 /// Reads one layer.
-struct LayerReader<'a> {
+struct RowLayerReader<'a> {
     tx: &'a Transaction<'a>,
     layer: Layer<i64>,
     /// The entries before this one have been read.
@@ -108,20 +108,20 @@ struct LayerReader<'a> {
     budget: usize,
 }
 
-impl LayerReader<'_> {
-    async fn fill(&mut self, page: &mut PageBuilder) -> Result<Filled, PgFault> {
-        if self.fill_from_segments(page).await? == Filled::Page
-            || self.fill_from_tail(page).await? == Filled::Page
+impl RowLayerReader<'_> {
+    async fn fill(&mut self, page: &mut PageBuilder) -> Result<PageProgress, PgFault> {
+        if self.fill_from_segments(page).await? == PageProgress::Page
+            || self.fill_from_tail(page).await? == PageProgress::Page
         {
-            return Ok(Filled::Page);
+            return Ok(PageProgress::Page);
         }
         if self.position <= self.layer.upto {
             return Err(self.damaged(self.position, "entries are missing").await);
         }
-        Ok(Filled::Layer)
+        Ok(PageProgress::Layer)
     }
 
-    async fn fill_from_segments(&mut self, page: &mut PageBuilder) -> Result<Filled, PgFault> {
+    async fn fill_from_segments(&mut self, page: &mut PageBuilder) -> Result<PageProgress, PgFault> {
         while self.position <= self.layer.upto {
             let (from, upto) = (seq_to_sql(self.position), seq_to_sql(self.layer.upto));
             let found = rows(self.tx, SEGMENT_ROWS, &[&self.layer.key, &from, &upto, &SEGMENTS]).await?;
@@ -133,7 +133,7 @@ impl LayerReader<'_> {
                 // A segment that does not fit is not decompressed.
                 let length: i64 = row.get(2);
                 if !page.has_room(usize::try_from(length).unwrap_or(usize::MAX)) {
-                    return Ok(Filled::Page);
+                    return Ok(PageProgress::Page);
                 }
                 let plain = match unpack(length, row.get(3), row.get(4)) {
                     Ok(plain) => plain,
@@ -146,10 +146,10 @@ impl LayerReader<'_> {
                 break;
             }
         }
-        Ok(Filled::Layer)
+        Ok(PageProgress::Layer)
     }
 
-    async fn fill_from_tail(&mut self, page: &mut PageBuilder) -> Result<Filled, PgFault> {
+    async fn fill_from_tail(&mut self, page: &mut PageBuilder) -> Result<PageProgress, PgFault> {
         while self.position <= self.layer.upto {
             let (from, upto) = (seq_to_sql(self.position), seq_to_sql(self.layer.upto));
             let budget = to_sql(self.budget as u64);
@@ -163,13 +163,13 @@ impl LayerReader<'_> {
                     return Err(self.damaged(self.position, "entries are missing").await);
                 }
                 if !page.has_room(entry.len()) {
-                    return Ok(Filled::Page);
+                    return Ok(PageProgress::Page);
                 }
                 page.add_entry(seq, entry);
                 self.position = seq.next();
             }
         }
-        Ok(Filled::Layer)
+        Ok(PageProgress::Layer)
     }
 
     async fn damaged(&self, at: Seq, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PgFault {

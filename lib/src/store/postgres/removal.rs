@@ -9,7 +9,7 @@ use rethread_core::{Millis, Seq, SessionId, TitleSource};
 use super::database::{execute, row};
 use super::fault::PgFault;
 use super::host::{HOST_COLUMNS, NamedHost};
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::ownership::add_segment;
 use super::read::damaged;
 use super::row::{CHANGED, existing_locked_head, locked_head, title_number};
@@ -26,7 +26,7 @@ const LIVING_FORKS: &str = "WITH RECURSIVE fork (key, cut, deleted) AS (
         FROM rethread.session AS s JOIN fork ON s.parent = fork.key
     )";
 
-impl OpenStore {
+impl OpenDatabase {
     /// Sets the title as the user's choice.
     pub(super) async fn set_title(
         self: Rc<Self>,

@@ -10,9 +10,9 @@ use super::database::{execute, row, rows};
 use super::fault::PgFault;
 use super::host::{HOST_COLUMNS, NamedHost};
 use super::imports;
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::text_column::{from_column, from_columns, to_column, to_columns};
-use super::writer::RowChange;
+use super::writer::RowColumnChange;
 use crate::store::cursor::ListCursor;
 use crate::store::integers::{from_sql, seq_from_sql, to_sql};
 use crate::store::{
@@ -29,7 +29,7 @@ pub(super) const COLUMNS: &str = "s.id, s.cwd, s.roots, s.title, s.title_by, s.a
      s.release_asked_at, s.key, l.epoch";
 
 /// What must be checked before a session is changed.
-pub(super) struct SessionHead {
+pub(super) struct LeaseHead {
     pub(super) key: i64,
     pub(super) epoch: u64,
     pub(super) head: Seq,
@@ -37,7 +37,7 @@ pub(super) struct SessionHead {
     pub(super) deleted: Deleted,
 }
 
-impl SessionHead {
+impl LeaseHead {
     /// Refuses a writer whose epoch has ended.
     pub(super) fn check_epoch(&self, session: &SessionId, held: u64) -> Result<(), StoreError> {
         if self.epoch == held {
@@ -48,12 +48,12 @@ impl SessionHead {
 }
 
 /// Reads the head of a session, also if it is deleted.
-pub(super) async fn session_head(tx: &Transaction<'_>, session: &SessionId) -> Result<SessionHead, PgFault> {
+pub(super) async fn session_head(tx: &Transaction<'_>, session: &SessionId) -> Result<LeaseHead, PgFault> {
     head_by(tx, session, "").await
 }
 
 /// The same, and locks its lease until the transaction ends: no append, claim or fold comes in between.
-pub(super) async fn locked_head(tx: &Transaction<'_>, session: &SessionId) -> Result<SessionHead, PgFault> {
+pub(super) async fn locked_head(tx: &Transaction<'_>, session: &SessionId) -> Result<LeaseHead, PgFault> {
     head_by(tx, session, "FOR UPDATE OF l").await
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn locked_head(tx: &Transaction<'_>, session: &SessionId) -> Re
 pub(super) async fn existing_locked_head(
     tx: &Transaction<'_>,
     session: &SessionId,
-) -> Result<SessionHead, PgFault> {
+) -> Result<LeaseHead, PgFault> {
     let head = locked_head(tx, session).await?;
     match head.deleted {
         Deleted::No => Ok(head),
@@ -69,14 +69,14 @@ pub(super) async fn existing_locked_head(
     }
 }
 
-async fn head_by(tx: &Transaction<'_>, session: &SessionId, lock: &str) -> Result<SessionHead, PgFault> {
+async fn head_by(tx: &Transaction<'_>, session: &SessionId, lock: &str) -> Result<LeaseHead, PgFault> {
     let sql = format!(
         "SELECT s.key, l.epoch, l.head, l.folded, s.deleted_at IS NOT NULL
          FROM rethread.session AS s JOIN rethread.lease AS l ON l.session = s.key WHERE s.id = $1 {lock}"
     );
     let found = row(tx, &sql, &[&to_column(session.as_str())]).await?;
     let found = found.ok_or_else(|| StoreError::Unknown(session.clone()))?;
-    Ok(SessionHead {
+    Ok(LeaseHead {
         key: found.get(0),
         epoch: from_sql(found.get(1)),
         head: seq_from_sql(found.get(2)),
@@ -111,7 +111,7 @@ pub(super) fn read_row(row: &Row) -> SessionRow {
     }
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// Reads a row with its snapshot and live owner.
     pub(super) async fn find(self: Rc<Self>, session: SessionId) -> Result<Option<SessionRow>, StoreError> {
         let sql = format!(
@@ -272,14 +272,14 @@ async fn remember_native(tx: &Transaction<'_>, key: i64, native: &NativeId) -> R
 }
 
 /// The changes of a row that an append makes by itself; the native id and the import are apart.
-pub(super) fn row_change(facts: &RowFacts, at: Option<Millis>) -> Option<RowChange> {
+pub(super) fn row_change(facts: &RowFacts, at: Option<Millis>) -> Option<RowColumnChange> {
     let RowFacts { title, roots, native: _, listed, cwd, agent_name, import: _ } = facts;
     let nothing =
         title.is_none() && roots.is_none() && listed.is_none() && cwd.is_none() && agent_name.is_none();
     if nothing && at.is_none() {
         return None;
     }
-    Some(RowChange {
+    Some(RowColumnChange {
         title: title.as_ref().map(|(title, by)| (to_column(title), title_number(*by))),
         roots: roots.as_ref().map(|roots| serde_json::json!(to_columns(roots)).to_string()),
         listed: listed.is_some(),

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::database::{Parameters, execute, row};
 use super::fault::PgFault;
 use super::host::{HOST_COLUMNS, NamedHost};
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use super::read::own_page;
 use super::removal::{needed_by_forks, shown_by};
 use super::row::{AGENT_IS, COLUMNS, read_row};
@@ -36,7 +36,7 @@ const FETCH: i64 = 100;
 const PLACE_ATTEMPTS: usize = 20;
 
 /// What is to be added of one journal.
-struct JournalPart {
+struct UnindexedPart {
     before: ReadUpTo,
     upto: ReadUpTo,
     shown: i64,
@@ -45,7 +45,7 @@ struct JournalPart {
     more: bool,
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// Searches, after everything that is missing in the index was added.
     pub(super) async fn search(self: Rc<Self>, query: SearchQuery) -> Result<SearchPage, StoreError> {
         let before = query.after.as_deref().map(MessagePlace::of_cursor).transpose()?;
@@ -106,7 +106,7 @@ impl OpenStore {
         }
     }
 
-    async fn missing_part(&self, tx: &Transaction<'_>, key: i64) -> Result<Option<JournalPart>, PgFault> {
+    async fn missing_part(&self, tx: &Transaction<'_>, key: i64) -> Result<Option<UnindexedPart>, PgFault> {
         let sql = format!(
             "SELECT i.seq, i.turn, i.at, l.head AS journal_head, s.deleted_at IS NOT NULL AS deleted, {HOST_COLUMNS}
              FROM rethread.indexed AS i JOIN rethread.session AS s ON s.key = i.session
@@ -128,7 +128,7 @@ impl OpenStore {
         let Some(shown) = shown.filter(|_| cut > before.seq) else { return Ok(None) };
         let at_rest = self.host.owner(NamedHost::read(&found)).is_none();
         read_part(tx, key, before, cut, at_rest).await.map(|(rows, upto, more)| {
-            (upto != before || !rows.is_empty()).then_some(JournalPart { before, upto, shown, rows, more })
+            (upto != before || !rows.is_empty()).then_some(UnindexedPart { before, upto, shown, rows, more })
         })
     }
 
@@ -220,7 +220,7 @@ async fn read_part(
 }
 
 /// Writes the rows of a part, unless another host has done so.
-async fn write_part(tx: &Transaction<'_>, key: i64, part: &JournalPart) -> Result<(), PgFault> {
+async fn write_part(tx: &Transaction<'_>, key: i64, part: &UnindexedPart) -> Result<(), PgFault> {
     let sql = "SELECT seq FROM rethread.indexed WHERE session = $1 FOR UPDATE";
     let found = row(tx, sql, &[&key]).await?;
     if found.is_none_or(|row| seq_from_sql(row.get(0)) != part.before.seq) {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::open_store::OpenStore;
+use super::open_database::OpenDatabase;
 use crate::store::open_outcome::not_opened;
 use crate::store::{StoreError, StoreFuture};
 
@@ -26,10 +26,10 @@ mod futures_local {
     pub(super) type LocalFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;
 }
 
-type Job = Box<dyn FnOnce(Result<Rc<OpenStore>, StoreError>) -> LocalFuture<'static, ()> + Send>;
+type Job = Box<dyn FnOnce(Result<Rc<OpenDatabase>, StoreError>) -> LocalFuture<'static, ()> + Send>;
 
 /// How to open a store on its thread.
-pub(super) type Opener = Box<dyn FnOnce() -> LocalFuture<'static, Result<OpenStore, StoreError>> + Send>;
+pub(super) type Opener = Box<dyn FnOnce() -> LocalFuture<'static, Result<OpenDatabase, StoreError>> + Send>;
 
 /// The thread of a store. Dropping it ends the thread.
 pub(super) struct StoreThread {
@@ -61,7 +61,7 @@ impl StoreThread {
     /// Runs `work` on the thread, as soon as the store is open. It goes on if the returned future is dropped.
     pub(super) fn call<T: Send + 'static>(
         &self,
-        work: impl AsyncFnOnce(Rc<OpenStore>) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(Rc<OpenDatabase>) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |store| {

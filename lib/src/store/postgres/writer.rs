@@ -76,14 +76,14 @@ pub(super) struct EncodedAppend {
     pub(super) epoch: u64,
     pub(super) expected: Seq,
     pub(super) entries: Vec<Vec<u8>>,
-    pub(super) row: Option<RowChange>,
+    pub(super) row: Option<RowColumnChange>,
     /// Whether something has ended that is to be indexed.
     pub(super) ends_turn: bool,
 }
 
 /// Changes of a session's row, as the columns have them.
 #[derive(Default)]
-pub(super) struct RowChange {
+pub(super) struct RowColumnChange {
     pub(super) title: Option<(String, i16)>,
     /// A list in JSON.
     pub(super) roots: Option<String>,
@@ -245,9 +245,7 @@ impl Writer {
     }
 
     async fn connect(&self) -> Result<PreparedClient, PgFault> {
-        let (client, connection) = self.database.config.connect(self.database.connector.clone()).await?;
-        // Whoever waits for an answer is told of the error.
-        tokio::spawn(async move { drop(connection.await) });
+        let client = self.database.connect().await?;
         let (plain, with_rows) = (format!("{APPEND}{PLAIN_END}"), format!("{APPEND}{ROW_END}"));
         let (plain, with_rows) = (client.prepare(&plain).await?, client.prepare(&with_rows).await?);
         Ok(PreparedClient { client, plain, with_rows })

@@ -35,7 +35,7 @@ pub enum Patience {
 }
 
 /// An open store.
-pub(super) struct OpenStore {
+pub(super) struct OpenDatabase {
     pub(super) database: Rc<Database>,
     pub(super) writers: Writers,
     pub(super) host: Rc<ThisHost>,
@@ -55,7 +55,7 @@ pub(super) struct OwnedLease {
     pub(super) epoch: u64,
 }
 
-impl OpenStore {
+impl OpenDatabase {
     /// Connects, checks and migrates the database.
     pub(super) async fn open(
         address: PostgresAddress,
