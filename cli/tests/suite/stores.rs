@@ -96,7 +96,7 @@ async fn a_store_is_copied_by_the_command_both_ways() {
     let other = self::home();
     let back = run(&other, &["store", "copy", &url, "embedded"], None).await;
     assert!(back.status.success(), "{}", said(&back));
-    let [first, second] = [&home, &other].map(|home| run(home, &["export", &session], None));
-    let (first, second) = (first.await, second.await);
+    let first = run(&home, &["export", &session], None).await;
+    let second = run(&other, &["export", &session], None).await;
     assert_eq!(String::from_utf8_lossy(&first.stdout), String::from_utf8_lossy(&second.stdout));
 }
