@@ -1,12 +1,11 @@
 //! The thread of a store: all connections, timers and leases live there, so that they go on whatever the callers' runtime
 //! does. Calls are handed over and answered by channels.
 
-use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use futures_local::LocalFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -18,13 +17,14 @@ use crate::store::{StoreError, StoreFuture};
 /// The calls that may wait for the thread.
 const QUEUE: usize = 1024;
 
+/// How often a store that is being opened looks whether it is still wanted.
+const CLOSED_INTERVAL: Duration = Duration::from_millis(50);
+
 /// How long calls that nobody waits for any more may go on when the store is closed.
 const CLOSING_LIMIT: Duration = Duration::from_secs(2);
 
-mod futures_local {
-    /// A future that stays on its thread.
-    pub(super) type LocalFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;
-}
+/// A future that stays on its thread.
+type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 type Job = Box<dyn FnOnce(Result<Rc<OpenDatabase>, StoreError>) -> LocalFuture<'static, ()> + Send>;
 
@@ -100,10 +100,9 @@ impl Drop for StoreThread {
 
 async fn run(open: Opener, mut queue: mpsc::Receiver<Job>, report: oneshot::Sender<Result<(), StoreError>>) {
     // A store that is dropped before it is open is not waited for.
-    let closed = Cell::new(false);
     let opened = tokio::select! {
         opened = open() => opened,
-        () = all_gone(&queue, &closed) => return,
+        () = all_gone(&queue) => return,
     };
     let store = match opened {
         Ok(store) => Rc::new(store),
@@ -118,21 +117,19 @@ async fn run(open: Opener, mut queue: mpsc::Receiver<Job>, report: oneshot::Send
     let _ = report.send(Ok(()));
     let mut running = JoinSet::new();
     running.spawn_local(store.clone().upkeep());
-    let upkeep = 1;
     while let Some(job) = queue.recv().await {
         running.spawn_local(job(Ok(store.clone())));
         while running.try_join_next().is_some() {}
     }
     store.stop_upkeep();
-    let rest = async { while running.len() >= upkeep && running.join_next().await.is_some() {} };
+    let rest = async { while running.join_next().await.is_some() {} };
     let _ = timeout(CLOSING_LIMIT, rest).await;
     store.close().await;
 }
 
 /// Waits until nobody can send jobs any more.
-async fn all_gone(queue: &mpsc::Receiver<Job>, closed: &Cell<bool>) {
-    while !closed.get() {
-        closed.set(queue.sender_strong_count() == 0);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+async fn all_gone(queue: &mpsc::Receiver<Job>) {
+    while queue.sender_strong_count() > 0 {
+        tokio::time::sleep(CLOSED_INTERVAL).await;
     }
 }
