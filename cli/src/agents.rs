@@ -7,12 +7,13 @@ pub(crate) mod search_path;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rethread::agent::environment::Environment;
 use rethread::agent::host::{AgentSource, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
 use rethread::author::InProcess;
+use rethread::host_deadline::HostDeadline;
 use rethread::secret::Secret;
 use rethread_assistant::mcp::Limits;
 use rethread_assistant::model::ProviderLimits;
@@ -227,5 +228,17 @@ fn unknown_agent(config: &ConfigFile, name: &str) -> Failure {
 
 /// The command of the process that ends an agent with all its children.
 pub(crate) fn guardian() -> std::io::Result<GuardianCommand> {
-    Ok(GuardianCommand { program: std::env::current_exe()?, args: vec!["__guard".into()] })
+    let deadline = DEADLINE.get().cloned();
+    Ok(GuardianCommand { program: std::env::current_exe()?, args: vec!["__guard".into()], deadline })
+}
+
+/// Until when the agents of this process may run, if the leases of its store expire.
+static DEADLINE: OnceLock<HostDeadline> = OnceLock::new();
+
+/// Has all guardians that are started from now on end their agents in time.
+pub(crate) fn guard_until(deadline: Option<HostDeadline>) {
+    if let Some(deadline) = deadline {
+        // A process has one store.
+        let _ = DEADLINE.set(deadline);
+    }
 }

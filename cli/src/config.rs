@@ -47,6 +47,28 @@ pub(crate) fn keep_days(file: &Path) -> Result<Option<NonZeroU32>, Mistake> {
     Ok(read(file)?.keep_days)
 }
 
+/// Reads the address of the store, also from a file that has mistakes elsewhere; nothing for the embedded store.
+pub(crate) fn store_address(file: &Path) -> Result<Option<String>, Mistake> {
+    let Err(mistake) = read(file).map(|config| config.store) else {
+        return Ok(read(file)?.store.map(|store| store.reveal().to_owned()));
+    };
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let table = text.parse::<toml::Table>().ok();
+    match table.as_ref().and_then(|table| table.get("store")) {
+        Some(toml::Value::String(address)) => Ok(Some(address.clone())),
+        Some(toml::Value::Table(store)) => match store.get("address") {
+            Some(toml::Value::String(address)) => Ok(Some(address.clone())),
+            Some(_) => Err(mistake),
+            None => Ok(None),
+        },
+        Some(_) => Err(mistake),
+        None if table.is_some() => Ok(None),
+        // Not to be read at all: sessions must not go elsewhere than they should.
+        None if text.contains("postgres://") || text.contains("postgresql://") => Err(mistake),
+        None => Ok(None),
+    }
+}
+
 /// Reads what new sessions of the assistant begin with. An invalid file is reported when its providers are read.
 pub(crate) fn assistant_defaults(file: &Path) -> AssistantDefaults {
     read(file).map(|config| config.assistant).unwrap_or_default()

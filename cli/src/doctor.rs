@@ -2,6 +2,7 @@
 //! the store, `surroundings` at configuration, agents, models and the system, `agent` at one agent, `report` prints it all.
 
 pub(crate) mod agent;
+pub(crate) mod postgres;
 pub(crate) mod report;
 pub(crate) mod store;
 pub(crate) mod surroundings;

@@ -101,6 +101,11 @@ impl Failure {
         &self.message
     }
 
+    /// The hint.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints the message and the hint to stderr, if there is a message.
     pub(crate) fn report(&self) {
         if !self.message.is_empty() {
@@ -164,6 +169,7 @@ impl From<StoreError> for Failure {
                 ExitCode::Store,
                 "mount it writable, or set RETHREAD_HOME to a folder on another disk; reading works as it is",
             ),
+            StoreError::Database { problem, .. } => (ExitCode::Store, problem.hint()),
             StoreError::BadCursor | StoreError::Io { .. } | StoreError::Damaged { .. } => {
                 (ExitCode::Store, "check the file and its folder, or set RETHREAD_HOME to another folder")
             }

@@ -20,6 +20,7 @@ mod resolve;
 mod server_parts;
 mod serving;
 mod shell_word;
+mod store_choice;
 mod stored_sessions;
 mod summary;
 mod time_span;

@@ -1,24 +1,27 @@
-//! Prepares the process for a server with the embedded store and one agent, as `acp` and `chat` run it.
+//! Prepares the process for a server with a store and one agent, as `acp` and `chat` run it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rethread::agent::environment::Environment;
 use rethread::agent::host::AgentSource;
-use rethread::secret::Secrets;
+use rethread::secret::{Secret, Secrets};
 use rethread::server::{Config, Server};
+use rethread::store::OpenOutcome;
 use rethread::store::Store;
-use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
+use rethread::store::embedded::EmbeddedStore;
+use rethread::store::postgres::Patience;
 use rethread_assistant::mcp::ServerConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::agents::{AgentChoice, guardian};
+use crate::agents::{AgentChoice, guard_until, guardian};
 use crate::config;
 use crate::environment;
 use crate::failure::Failure;
 use crate::log::{self, LogLevel};
 use crate::paths::Paths;
 use crate::pruning::prune_daily;
+use crate::store_choice::{STORE_VARIABLE, StoreChoice, SyncIn};
 
 /// More open files than anybody needs; some programs take long with a limit that is higher.
 const MAX_OPEN_FILES: libc::rlim_t = 65_536;
@@ -53,11 +56,14 @@ impl ServerParts {
             // The agent may need the keys.
             AgentChoice::Command(_) => {}
         }
-        EmbeddedStore::create_files(&paths.store())?;
+        let choice = StoreChoice::read(&paths)?;
+        create_files(&choice)?;
         let secrets = Secrets::default();
         add_secrets(&secrets, &agent, &paths);
+        add_password(&secrets, &choice);
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
-        let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
+        let (store, opened) = choice.open_in_background(Patience::None, SyncIn::Place)?;
+        guard_until(store.host_deadline());
         let agent = agent.source(&paths)?;
         let config = Config { secrets, guardian: Some(guardian()?), ..config };
         // A wrong file is an error where more of it is needed.
@@ -66,7 +72,7 @@ impl ServerParts {
             None
         });
         let environment = environment::for_agents();
-        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config, keep_days, environment }, opened))
+        Ok((Self { store, agent, config, keep_days, environment }, opened))
     }
 
     /// The same for a server of many clients, which say themselves which agent they want.
@@ -81,14 +87,17 @@ impl ServerParts {
         let environment = environment::for_agents();
         // SAFETY: no thread has been started so far.
         unsafe { environment::take(&config::key_variables(&paths.config())) };
-        EmbeddedStore::create_files(&paths.store())?;
+        let choice = StoreChoice::read(paths)?;
+        create_files(&choice)?;
         let secrets = Secrets::default();
         add_secrets(&secrets, &AgentChoice::Assistant, paths);
+        add_password(&secrets, &choice);
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
-        let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
+        let (store, opened) = choice.open_in_background(Patience::UntilReachable, SyncIn::Thread)?;
+        guard_until(store.host_deadline());
         let agent = AgentChoice::Assistant.source(paths)?;
         let config = Config { secrets, guardian: Some(guardian()?), ..config };
-        Ok((Self { store: Arc::new(store), agent, config, keep_days: None, environment }, opened))
+        Ok((Self { store, agent, config, keep_days: None, environment }, opened))
     }
 
     /// The built-in assistant of the server.
@@ -117,6 +126,21 @@ impl ServerParts {
     /// Makes the server. Must be called in a runtime.
     pub(crate) fn server(&self) -> Server {
         Server::new(self.store.clone(), self.agent.clone(), self.config.clone())
+    }
+}
+
+/// Creates the files of an embedded store, so that a folder that cannot be written is an error at once.
+fn create_files(choice: &StoreChoice) -> Result<(), Failure> {
+    match choice {
+        StoreChoice::Embedded(paths) => Ok(EmbeddedStore::create_files(paths)?),
+        StoreChoice::Postgres(_) => Ok(()),
+    }
+}
+
+/// The password of the store is removed from logs and errors.
+fn add_password(secrets: &Secrets, choice: &StoreChoice) {
+    if let Some(password) = choice.password() {
+        secrets.add_variables(&[(STORE_VARIABLE.to_owned(), Secret::new(password))]);
     }
 }
 

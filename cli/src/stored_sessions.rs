@@ -3,32 +3,23 @@
 use std::sync::Arc;
 
 use rethread::store::Store;
-use rethread::store::embedded::EmbeddedStore;
-use rethread::store::memory::MemoryStore;
 
-use crate::failure::{ExitCode, Failure};
+use crate::failure::Failure;
 use crate::paths::Paths;
+use crate::store_choice::StoreChoice;
 
 /// Runs the work of a command with the store. If there is none yet, the work gets an empty one, and no file is created.
 pub(crate) fn with_store<T>(
     work: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let paths = Paths::from_environment()?.store();
-    let exists = paths.database.try_exists().map_err(|error| {
-        Failure::new(ExitCode::Store, format!("opening {} failed: {error}", paths.database.display()))
-    })?;
-    let store: Arc<dyn Store> =
-        if exists { Arc::new(EmbeddedStore::open(&paths)?) } else { Arc::new(MemoryStore::new()) };
-    run(store, work)
+    run(StoreChoice::read(&Paths::from_environment()?)?.open_existing()?, work)
 }
 
 /// Runs the work of a command that adds sessions. If there is no store yet, it is created.
 pub(crate) fn with_new_store<T>(
     work: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let paths = Paths::from_environment()?.store();
-    EmbeddedStore::create_files(&paths)?;
-    run(Arc::new(EmbeddedStore::open(&paths)?), work)
+    run(StoreChoice::read(&Paths::from_environment()?)?.open()?, work)
 }
 
 fn run<T>(

@@ -13,6 +13,7 @@ mod input;
 mod json;
 mod kind;
 mod known;
+pub mod lease;
 mod merge;
 mod readable;
 mod screen;

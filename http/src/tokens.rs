@@ -162,7 +162,7 @@ struct TokenTime {
 
 impl TokenTime {
     fn now() -> Self {
-        Self { since_1970: clock::now(), since_boot: clock::since_boot() }
+        Self { since_1970: clock::now(), since_boot: clock::since_boot().0 }
     }
 }
 

@@ -4,6 +4,7 @@ use std::num::NonZeroU8;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rethread_core::Millis;
+use rethread_core::lease::BootMillis;
 use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
@@ -21,9 +22,9 @@ pub fn now() -> Millis {
     u64::try_from(since_1970(SystemTime::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The milliseconds since the machine started, including the time that it slept. Nobody can set this clock.
+/// The time since the machine started, including the time that it slept. Nobody can set this clock.
 #[must_use]
-pub fn since_boot() -> Millis {
+pub fn since_boot() -> BootMillis {
     #[cfg(target_os = "linux")]
     const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
     // On macOS it includes sleep.
@@ -33,7 +34,7 @@ pub fn since_boot() -> Millis {
     // SAFETY: the struct is valid for the call, and the clock exists.
     unsafe { libc::clock_gettime(CLOCK, &raw mut time) };
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
-    seconds.unwrap_or(0) * 1000 + nanoseconds.unwrap_or(0) / 1_000_000
+    BootMillis(seconds.unwrap_or(0) * 1000 + nanoseconds.unwrap_or(0) / 1_000_000)
 }
 
 pub(crate) fn since_1970(time: SystemTime) -> Duration {

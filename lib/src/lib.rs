@@ -12,6 +12,7 @@ pub mod command;
 mod connection;
 pub mod edge;
 mod history;
+pub mod host_deadline;
 pub mod ids;
 pub mod importer;
 mod live;

@@ -54,6 +54,7 @@ pub mod mcp;
 pub mod model;
 pub mod normal;
 mod pairing;
+pub mod postgres_server;
 pub mod processes;
 pub mod program;
 mod schema;

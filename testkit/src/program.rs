@@ -16,12 +16,15 @@ use tokio::sync::watch;
 
 use crate::DEADLINE;
 use crate::client::Client;
+use crate::postgres_server::{ON_POSTGRES, PostgresServer};
 use crate::processes::signal;
 
 /// A data folder for the program, deleted on drop.
 pub struct Home {
     dir: TempDir,
     binary: PathBuf,
+    /// The address of its store, if the tests use PostgreSQL.
+    store: Option<String>,
 }
 
 /// A running program, killed on drop.
@@ -48,7 +51,12 @@ impl Home {
     /// Makes a folder for this binary: `env!("CARGO_BIN_EXE_rethread")`.
     #[must_use]
     pub fn new(binary: &str) -> Self {
-        Self { dir: tempfile::tempdir().expect("a folder can be made"), binary: binary.into() }
+        let store = std::env::var_os(ON_POSTGRES).and_then(|_| PostgresServer::shared());
+        Self {
+            dir: tempfile::tempdir().expect("a folder can be made"),
+            binary: binary.into(),
+            store: store.map(PostgresServer::database_url),
+        }
     }
 
     /// The value of `RETHREAD_HOME`. The program creates the folder.
@@ -68,6 +76,10 @@ impl Home {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(args).env("RETHREAD_HOME", self.path()).kill_on_drop(true);
+        match &self.store {
+            Some(store) => command.env("RETHREAD_STORE", store),
+            None => command.env_remove("RETHREAD_STORE"),
+        };
         // No test may reach a real model of the user.
         for name in PROVIDERS {
             command.env_remove(name);

@@ -6,6 +6,7 @@ use rethread::edge::Version;
 use rethread::server::{ClientAccess, ClientRole, ClientSettings, Config, Server};
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::memory::MemoryStore;
+use rethread::store::postgres::PostgresStore;
 use rethread::store::{FoldUpTo, Store};
 use rethread_core::SessionId;
 use tempfile::TempDir;
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 use crate::Pairing;
 use crate::agent::{AgentConfig, ScriptedAgent};
 use crate::client::Client;
+use crate::postgres_server::{ON_POSTGRES, PostgresServer};
 use crate::watched::{Watched, Watchman};
 
 /// The environment of a scenario.
@@ -67,12 +69,19 @@ impl World {
         Self::over(client, agent, Arc::new(store), Config::default())
     }
 
-    /// A store and this agent. The store is in memory, unless `RETHREAD_TEST_EMBEDDED` is set.
+    fn on_postgres(client: Version, agent: ScriptedAgent) -> Self {
+        let server = PostgresServer::shared().expect("the variable is set");
+        let store = PostgresStore::open(&server.database()).expect("a new store opens");
+        Self::over(client, agent, Arc::new(store), Config::default())
+    }
+
+    /// A store and this agent. The store is in memory, unless `RETHREAD_TEST_EMBEDDED` or `RETHREAD_TEST_POSTGRES` is set.
     #[must_use]
     pub fn with(client: Version, agent: ScriptedAgent) -> Self {
-        match std::env::var_os(ON_EMBEDDED) {
-            Some(_) => Self::embedded(client, agent),
-            None => Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default()),
+        match (std::env::var_os(ON_EMBEDDED), std::env::var_os(ON_POSTGRES)) {
+            (Some(_), _) => Self::embedded(client, agent),
+            (None, Some(_)) => Self::on_postgres(client, agent),
+            (None, None) => Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default()),
         }
     }
 

@@ -16,6 +16,7 @@ mod many;
 mod memory;
 mod meter;
 mod pace;
+mod postgres;
 mod pump;
 mod round_trip;
 mod sdk_server;
@@ -38,7 +39,7 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 14] = [
+const MEASUREMENTS: [(&str, Measure); 15] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
@@ -53,6 +54,7 @@ const MEASUREMENTS: [(&str, Measure); 14] = [
     ("search", search::measure),
     ("idle", idle::measure),
     ("import", import::measure),
+    ("postgres", postgres::measure),
 ];
 
 fn main() -> ExitCode {

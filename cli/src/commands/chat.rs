@@ -10,8 +10,8 @@ use std::sync::Arc;
 use clap::Args;
 use rethread::edge::client_request::ReplayFrom;
 use rethread::server::Config;
+use rethread::store::OpenOutcome;
 use rethread::store::Store;
-use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
 use rethread::store::memory::MemoryStore;
 use rethread_core::Json;
 use rethread_http::RemoteTarget;
@@ -33,6 +33,7 @@ use crate::serving;
 use crate::serving::find::FoundServer;
 use crate::serving::remote::{ConnectArgs, remote_wire};
 use crate::serving::request::wire;
+use crate::store_choice::StoreChoice;
 use crate::stored_sessions::with_store;
 
 /// Options of `chat`.
@@ -145,8 +146,8 @@ impl PreparedChat {
                 Ok((parts.store.clone(), ChatServer::Own(parts.server())))
             }
             Self::Running(stream, agent) => {
-                let store = EmbeddedStore::open(&Paths::from_environment()?.store())?;
-                Ok((Arc::new(store), ChatServer::Running(connect_again(stream, agent))))
+                let store = StoreChoice::read(&Paths::from_environment()?)?.open()?;
+                Ok((store, ChatServer::Running(connect_again(stream, agent))))
             }
             // What is said there is stored there.
             Self::Remote(target) => {

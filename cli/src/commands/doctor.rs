@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use rethread::store::embedded::EmbeddedPaths;
 use rethread::store::embedded::inspect::InspectionDepth;
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use crate::output::json::json_document;
 use crate::output::stream::print;
 use crate::output::target::OutputTarget;
 use crate::paths::Paths;
+use crate::store_choice::StoreChoice;
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
@@ -43,9 +45,17 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut findings = Vec::new();
-    let repaired = if args.repair { runtime.block_on(repair(&paths, &mut findings)) } else { Vec::new() };
+    let choice = StoreChoice::read(&paths)?;
+    let repaired = match (&choice, args.repair) {
+        (StoreChoice::Embedded(files), true) => runtime.block_on(repair(files, &mut findings)),
+        // The hosts of a database settle what others left by themselves.
+        (StoreChoice::Postgres(_), _) | (StoreChoice::Embedded(_), false) => Vec::new(),
+    };
     let depth = if args.full { InspectionDepth::Full } else { InspectionDepth::Bounded };
-    let store = doctor::store::examine(&paths.store(), depth);
+    let store = match &choice {
+        StoreChoice::Embedded(files) => doctor::store::examine(files, depth),
+        StoreChoice::Postgres(address) => runtime.block_on(doctor::postgres::examine(address)),
+    };
     findings.extend(store.findings);
     let (config, found, configuration) = doctor::surroundings::configuration(&paths);
     findings.extend(found);
@@ -69,8 +79,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 /// Repairs the store. One that cannot be opened is reported by the inspection that follows.
-async fn repair(paths: &Paths, findings: &mut Vec<Finding>) -> Vec<String> {
-    match doctor::store::repair(&paths.store()).await {
+async fn repair(files: &EmbeddedPaths, findings: &mut Vec<Finding>) -> Vec<String> {
+    match doctor::store::repair(files).await {
         Ok(repaired) => repaired,
         Err(failure) => {
             let message = format!("nothing was repaired: {}", failure.message());

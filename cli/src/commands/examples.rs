@@ -33,6 +33,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "store",
+        &[
+            (
+                "to a database that several hosts share",
+                "rethread store copy embedded postgres://rethread@db/rethread",
+            ),
+            ("back again", "rethread store copy postgres://rethread@db/rethread embedded"),
+        ],
+    ),
+    (
         "token",
         &[
             (

@@ -26,17 +26,23 @@ mod serve;
 mod share;
 mod show;
 mod stats;
+mod store;
 mod token;
 mod web;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::store_choice;
 
 /// Keeps, resumes and serves the sessions of AI coding agents.
 #[derive(Debug, Parser)]
 #[command(name = "rethread", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    /// The store: `embedded`, or the address of a PostgreSQL database, postgres://user@host/name. A password is better kept in
+    /// the configuration or in the variable `RETHREAD_STORE`.
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Store")]
+    store: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -51,6 +57,7 @@ impl Cli {
     pub(crate) fn run() -> Result<(), Failure> {
         let matches = Self::definition().get_matches();
         let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        store_choice::set_option(cli.store);
         cli.command.run()
     }
 }
@@ -96,6 +103,8 @@ pub(crate) enum Command {
     Web(web::WebArgs),
     /// Makes a link with which anybody can look at one session; lists and revokes such links.
     Share(share::ShareArgs),
+    /// Copies sessions between stores.
+    Store(store::StoreArgs),
     /// Makes, lists and revokes the tokens of remote clients.
     Token(token::TokenArgs),
     /// Lists the agents that can be used by name.
@@ -143,6 +152,7 @@ impl Command {
             Self::Release(args) => release::run(&args),
             Self::Web(args) => web::run(&args),
             Self::Share(args) => share::run(&args),
+            Self::Store(args) => store::run(&args),
             Self::Token(args) => token::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),

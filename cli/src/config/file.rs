@@ -30,6 +30,8 @@ pub(crate) struct ConfigFile {
     pub(crate) assistant: AssistantDefaults,
     /// The model providers.
     pub(crate) providers: Vec<ProviderConfig>,
+    /// The address of the store, with its password; nothing for the embedded one.
+    pub(crate) store: Option<Secret>,
     /// After how many days without a change sessions are deleted; nothing if they are kept.
     pub(crate) keep_days: Option<NonZeroU32>,
     /// The settings of `rethread serve`.
@@ -78,11 +80,47 @@ struct WrittenImport {
     watch: Vec<Spanned<String>>,
 }
 
+/// The store as it is written: its address, or a table.
+#[derive(Debug, Default)]
+struct WrittenStore {
+    address: Option<PlainSecret>,
+    keep_days: Option<NonZeroU32>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenStore {
+struct WrittenStoreTable {
+    #[serde(default)]
+    address: Option<PlainSecret>,
     #[serde(default)]
     keep_days: Option<NonZeroU32>,
+}
+
+impl<'de> Deserialize<'de> for WrittenStore {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EitherForm;
+
+        impl<'de> serde::de::Visitor<'de> for EitherForm {
+            type Value = WrittenStore;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the address of a store, or a table")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, address: &str) -> Result<WrittenStore, E> {
+                let address = Some(PlainSecret(Secret::new(address.to_owned())));
+                Ok(WrittenStore { address, keep_days: None })
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<WrittenStore, A::Error> {
+                let table =
+                    WrittenStoreTable::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                Ok(WrittenStore { address: table.address, keep_days: table.keep_days })
+            }
+        }
+
+        deserializer.deserialize_any(EitherForm)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,6 +191,7 @@ impl ConfigFile {
             assistant: assistant(source, written.assistant)?,
             providers: providers(source, written.provider)?,
             keep_days: written.store.keep_days,
+            store: written.store.address.map(|address| address.0),
             serve: written.serve,
             watch: watched(source, written.import.watch)?,
             notify: written.notify,

@@ -30,12 +30,18 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
             "mode": config.assistant.mode.map(|mode| mode.id()),
             "mcp_servers": servers,
         },
-        "store": {"keep_days": config.keep_days},
+        "store": {"address": config.store.as_ref().map(store_shown), "keep_days": config.keep_days},
         "serve": config.serve.shown(),
         "import": {"watch": config.watch},
         "notify": config.notify.shown(),
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
+}
+
+/// The address of a store without its password.
+fn store_shown(store: &Secret) -> String {
+    let address = store.reveal().parse::<rethread::store::postgres::PostgresAddress>();
+    address.map_or_else(|_| HIDDEN.to_owned(), |address| address.to_string())
 }
 
 /// The configuration as TOML that could be written into the file, apart from its secrets.

@@ -11,6 +11,7 @@ use super::handshake::{Answer, Ask, Greeting, HANDSHAKE, LineBuffer, ServerState
 use super::registration::Registered;
 use crate::failure::{ExitCode, Failure};
 use crate::paths::Paths;
+use crate::store_choice::StoreChoice;
 
 /// How long a server may take for a line of the handshake.
 const LINE_LIMIT: Duration = Duration::from_secs(10);
@@ -37,6 +38,10 @@ impl FoundServer {
     /// Connects to the server of this store.
     pub(crate) fn find(paths: &Paths) -> Result<Self, NoServer> {
         let registered = Registered::read(&paths.registration()).ok_or(NoServer::None)?;
+        let store = StoreChoice::read(paths).map_err(NoServer::Unusable)?;
+        if registered.store != store.shown() {
+            return Err(NoServer::None);
+        }
         let socket = registered.socket.ok_or(NoServer::None)?;
         let found = local_socket::connect(&socket).map_err(|error| no_server(&socket, error))?;
         Self::greeted(found, socket).map_err(NoServer::Unusable)

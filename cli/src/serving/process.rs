@@ -29,6 +29,7 @@ use crate::output::stream::print;
 use crate::paths::Paths;
 use crate::pruning::prune_daily;
 use crate::server_parts::ServerParts;
+use crate::store_choice::StoreChoice;
 
 /// How long connections may take to close when all sessions have ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -141,6 +142,7 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
             pid: std::process::id(),
             socket: Some(listener.path().to_owned()),
             addresses: http.iter().map(|http| http.url.clone()).collect(),
+            store: StoreChoice::read(&paths)?.shown(),
         };
         registration.write(&registered)?;
         let shared = Arc::new(ServeShared {

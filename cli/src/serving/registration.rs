@@ -18,6 +18,9 @@ pub(crate) struct Registered {
     /// Its other addresses.
     #[serde(default)]
     pub(crate) addresses: Vec<String>,
+    /// Its store, without a password; nothing for the embedded one.
+    #[serde(default)]
+    pub(crate) store: Option<String>,
 }
 
 impl Registered {
@@ -96,6 +99,7 @@ mod tests {
             pid: 7,
             socket: Some("/run/a.sock".into()),
             addresses: vec!["http://127.0.0.1:1".into()],
+            store: None,
         };
         first.write(&said).unwrap();
         match Registration::take(&path) {

@@ -16,4 +16,5 @@ mod owners;
 mod processes;
 mod pseudo_terminal;
 mod serving;
+mod stores;
 mod trees;

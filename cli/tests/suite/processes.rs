@@ -5,6 +5,8 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -266,10 +268,57 @@ async fn a_program_that_may_not_run_is_named_with_the_cause() {
 #[tokio::test]
 async fn a_guardian_that_is_none_is_not_waited_for() {
     let scene = Scene::new(&OBEDIENT);
-    let guardian = GuardianCommand { program: binary(), args: vec!["--no-such-option".into()] };
+    let guardian =
+        GuardianCommand { program: binary(), args: vec!["--no-such-option".into()], deadline: None };
     let command = AgentCommand { guardian, ..command_in(scene.dir.path()) };
     let error = within(spawn(&command)).await.unwrap_err();
     assert!(error.to_string().contains("--no-such-option"), "{error}");
+}
+
+/// The host lives and its pipe is open, but it sends no sign of life, as one that is stopped: the agent ends in time.
+#[tokio::test]
+async fn an_agent_ends_when_no_sign_of_life_comes() {
+    let scene = Scene::new(&OBEDIENT);
+    let (control, mut our_control) = std::io::pipe().unwrap();
+    let (mut our_status, status) = std::io::pipe().unwrap();
+    let limit = rethread::clock::since_boot().after(1500);
+    our_control.write_all(format!("h{}\n", limit.0).as_bytes()).unwrap();
+    let [control_fd, status_fd] = [control.as_raw_fd(), status.as_raw_fd()];
+    let mut command = Command::new(binary());
+    command.args([
+        "__guard",
+        "--control",
+        &control_fd.to_string(),
+        "--status",
+        &status_fd.to_string(),
+        "--",
+        "sleep",
+        "60",
+    ]);
+    command.stdin(Stdio::null()).current_dir(scene.dir.path());
+    // SAFETY: only async-signal-safe calls.
+    unsafe {
+        command.pre_exec(move || {
+            for fd in [control_fd, status_fd] {
+                libc::fcntl(fd, libc::F_SETFD, 0);
+            }
+            Ok(())
+        });
+    }
+    let began = Instant::now();
+    let mut guardian = command.spawn().unwrap();
+    drop((control, status));
+    // A second one moves the end; what is not a sign of life does not.
+    let later = rethread::clock::since_boot().after(2500);
+    our_control.write_all(format!("h{}\nx", later.0).as_bytes()).unwrap();
+    let ended = tokio::task::spawn_blocking(move || guardian.wait().unwrap());
+    within(ended).await.unwrap();
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(2300) && took < Duration::from_secs(15), "{took:?}");
+    let mut said = String::new();
+    our_status.read_to_string(&mut said).unwrap();
+    assert!(said.lines().count() >= 2, "the start and the end are reported: {said}");
+    drop(our_control);
 }
 
 /// An agent's script, and the files that it leaves the ids of its processes in.
@@ -331,7 +380,7 @@ fn command_in(dir: &Path) -> AgentCommand {
         environment: Environment::Inherited,
         env: Vec::new(),
         directory: None,
-        guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()] },
+        guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()], deadline: None },
         stderr_log: Some(dir.join("stderr.log")),
     }
 }

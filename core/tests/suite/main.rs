@@ -5,4 +5,5 @@ mod common;
 mod decide;
 mod fold;
 mod laws;
+mod lease_model;
 mod readable;

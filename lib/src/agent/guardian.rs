@@ -4,7 +4,9 @@
 //! signals.
 //!
 //! Rethread holds the only write end of the control pipe. The kernel closes it however Rethread ends, including `kill
-//! -9`, and the guardian then ends the tree. The byte [`END`] on the pipe requests the same. The guardian reports the
+//! -9`, and the guardian then ends the tree. The byte [`END`] on the pipe requests the same. If the leases of the store
+//! expire, the pipe also has signs of life (`heartbeat`), each with a time at which the tree is ended if no other follows: a
+//! host that is stopped or cut off must not have agents when another host may take its sessions over. The guardian reports the
 //! agent's start and exit on the status pipe, one line each.
 
 use std::ffi::OsString;
@@ -15,8 +17,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rethread_core::lease::Watchdog;
+
 use self::tree::{Remaining, Tree};
+use super::heartbeat::{BeatByte, BeatReader};
 use super::status::{AgentEnd, StatusLine};
+use crate::clock;
 
 mod signals;
 mod tree;
@@ -104,6 +110,9 @@ struct GuardianLoop {
     tree: Tree,
     orphans: OrphanPolicy,
     end: Option<AgentEnd>,
+    /// Ends the agent in time, if the leases of the store expire.
+    watchdog: Watchdog,
+    beats: BeatReader,
 }
 
 impl GuardianLoop {
@@ -122,7 +131,9 @@ impl GuardianLoop {
         };
         report(&mut status, StatusLine::Started(agent));
         let (tree, orphans) = (Tree::of(agent), guard.orphans);
-        let mut watch = GuardianLoop { control: Some(control), status, children, tree, orphans, end: None };
+        let (control, end) = (Some(control), None);
+        let (watchdog, beats) = (Watchdog::default(), BeatReader::default());
+        let mut watch = GuardianLoop { control, status, children, tree, orphans, end, watchdog, beats };
         if let Err(error) = close_streams() {
             watch.clear_tree();
             return Err(error.into());
@@ -168,6 +179,7 @@ impl GuardianLoop {
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             self.reap();
+            self.check_lease();
             if done(self) {
                 return;
             }
@@ -175,7 +187,10 @@ impl GuardianLoop {
             if left == Some(Duration::ZERO) {
                 return;
             }
-            self.poll(left);
+            // Once the end has begun, the lease has nothing to add.
+            let lease = self.control.as_ref().and_then(|_| self.watchdog.left(clock::since_boot()));
+            let lease = lease.map(Duration::from_millis);
+            self.poll(left.into_iter().chain(lease).min());
         }
     }
 
@@ -198,23 +213,34 @@ impl GuardianLoop {
     }
 
     fn read_control(&mut self) {
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 64];
         match self.control.as_mut().map(|control| control.read(&mut bytes)) {
-            Some(Ok(count)) if count > 0 && !bytes[..count].contains(&END) => {
-                self.handle_commands(&bytes[..count])
-            }
+            Some(Ok(count)) if count > 0 => self.handle_bytes(&bytes[..count]),
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Some(Ok(_) | Err(_)) | None => self.control = None,
         }
     }
 
-    fn handle_commands(&self, bytes: &[u8]) {
+    fn handle_bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            match *byte {
-                TERMINATE => self.tree.signal(libc::SIGTERM),
-                KILL => self.tree.signal(libc::SIGKILL),
-                _ => {}
+            let (belongs, limit) = self.beats.read(*byte);
+            if let Some(limit) = limit {
+                self.watchdog.beat(limit);
             }
+            match (belongs, *byte) {
+                (BeatByte::Beat, _) => {}
+                (BeatByte::Command, END) => self.control = None,
+                (BeatByte::Command, TERMINATE) => self.tree.signal(libc::SIGTERM),
+                (BeatByte::Command, KILL) => self.tree.signal(libc::SIGKILL),
+                (BeatByte::Command, _) => {}
+            }
+        }
+    }
+
+    /// Ends the agent as if that had been requested, if the lease of the host is over.
+    fn check_lease(&mut self) {
+        if self.watchdog.is_over(clock::since_boot()) {
+            self.control = None;
         }
     }
 

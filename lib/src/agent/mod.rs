@@ -4,6 +4,7 @@
 
 pub mod environment;
 pub mod guardian;
+pub(crate) mod heartbeat;
 pub mod host;
 pub mod peer;
 pub mod pool;

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -16,8 +17,10 @@ use tokio::process::{Child, Command};
 
 use super::environment::Environment;
 use super::guardian::END;
+use super::heartbeat;
 use super::status::{AgentEnd, StatusLine};
 use super::stderr::{AgentStderr, StderrLog};
+use crate::host_deadline::HostDeadline;
 use crate::secret::{Secret, Secrets};
 use crate::transport::Wire;
 use crate::transport::pipe_size::enlarge;
@@ -55,6 +58,8 @@ pub struct GuardianCommand {
     pub program: PathBuf,
     /// The arguments before the appended ones.
     pub args: Vec<OsString>,
+    /// Until when agents may run, if the leases of the store expire.
+    pub deadline: Option<HostDeadline>,
 }
 
 impl GuardianCommand {
@@ -184,12 +189,17 @@ pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
     let (our_status, status) = io::pipe()?;
     enlarge(&our_stdout, STDOUT_PIPE_BYTES);
 
+    let our_tie = Arc::new(File::from(OwnedFd::from(our_tie)));
+    if let Some(deadline) = &command.guardian.deadline {
+        heartbeat::send(&our_tie, deadline)?;
+    }
+
     let pipes = GuardianPipes { stdin, stdout, stderr, control, status };
     let child = start_guardian(command, pipes)
         .map_err(|source| SpawnError::NoGuardian { program: command.guardian.program.clone(), source })?;
     let mut process = AgentProcess {
         child,
-        control: File::from(OwnedFd::from(our_tie)),
+        control: our_tie,
         status: StatusPipe { pipe: receiver(our_status)?, unread: Vec::new() },
         stderr: AgentStderr::read(our_stderr, log, own_secrets)?,
         pid: 0,
@@ -203,8 +213,8 @@ pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
 #[derive(Debug)]
 pub struct AgentProcess {
     child: Child,
-    /// The only write end of the control pipe: never cloned, closed on drop.
-    control: File,
+    /// The only write end of the control pipe, closed on drop: signs of life are sent with a weak reference.
+    control: Arc<File>,
     status: StatusPipe,
     stderr: AgentStderr,
     pid: i32,
@@ -241,7 +251,7 @@ impl AgentProcess {
     /// the last.
     pub async fn end(mut self) -> ExitReport {
         // If this fails, the guardian is ending already.
-        let _ = self.control.write_all(&[END]);
+        let _ = (&*self.control).write_all(&[END]);
         if tokio::time::timeout(END_LIMIT, self.child.wait()).await.is_err() {
             // It hangs, or something in the tree cannot be killed. The agent dies with its guardian.
             let _ = self.child.start_kill();

@@ -2,9 +2,11 @@
 //! the guardian's pipes; the guardian itself is in `agent`.
 
 use std::fs::File;
-use std::io::{self, PipeWriter, Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -15,6 +17,7 @@ use super::GuardianCommand;
 use super::exit::CommandExit;
 use super::group::{Leftover, POLL_INTERVAL, ProgramArgs};
 use crate::agent::guardian::{END, KILL, STAY, TERMINATE};
+use crate::agent::heartbeat;
 use crate::agent::process::{END_LIMIT, kill_group};
 use crate::agent::status::StatusLine;
 
@@ -25,7 +28,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Guarded {
     guardian: Child,
     /// The only write end: the guardian ends the tree when it is closed.
-    control: PipeWriter,
+    control: Arc<File>,
     status: Receiver,
     /// Status output of the guardian without a newline yet.
     unread: Vec<u8>,
@@ -51,7 +54,7 @@ impl From<io::Error> for NotGuarded {
 /// A guardian that is starting its program.
 pub(super) struct StartingGuardian {
     guardian: Child,
-    control: PipeWriter,
+    control: Arc<File>,
     status: Receiver,
 }
 
@@ -64,6 +67,10 @@ impl StartingGuardian {
     ) -> Result<Self, NotGuarded> {
         let (their_control, control) = io::pipe()?;
         let (status, their_status) = io::pipe()?;
+        let control = Arc::new(File::from(OwnedFd::from(control)));
+        if let Some(deadline) = &guardian.deadline {
+            heartbeat::send(&control, deadline)?;
+        }
         let mut command = guardian.with_pipes(&[STAY], &their_control, &their_status);
         command.arg(words.program).args(words.args);
         configure(&mut command)?;
@@ -171,7 +178,7 @@ impl Guarded {
 
     fn send(&mut self, byte: u8) {
         // If this fails, the guardian is ending already.
-        let _ = self.control.write_all(&[byte]);
+        let _ = (&*self.control).write_all(&[byte]);
     }
 
     fn handle_status(&mut self, bytes: &[u8]) {
@@ -216,8 +223,11 @@ mod tests {
     #[tokio::test]
     async fn a_silent_guardian_does_not_block_the_thread() {
         // It starts and never reports that the program runs.
-        let guardian =
-            GuardianCommand { program: "/bin/sh".into(), args: vec!["-c".into(), "sleep 30".into()] };
+        let guardian = GuardianCommand {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), "sleep 30".into()],
+            deadline: None,
+        };
         let words = ProgramArgs { program: "true", args: &[] };
         let Ok(starting) = StartingGuardian::begin(&guardian, words, |_| Ok(())) else {
             panic!("the guardian starts")

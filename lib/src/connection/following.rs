@@ -298,6 +298,7 @@ fn over(error: &StoreError) -> Json {
         | StoreError::InUse { .. }
         | StoreError::Newer { .. }
         | StoreError::Io { .. }
+        | StoreError::Database { .. }
         | StoreError::Unwritable { .. } => json!({"type": "unreadable", "text": with_causes(error)}),
     };
     json!({"seq": null, "turn": null, "time": null, "event": event}).into()

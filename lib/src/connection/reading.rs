@@ -176,6 +176,7 @@ pub(super) fn read_error(error: &StoreError) -> RpcError {
         | StoreError::InUse { .. }
         | StoreError::Newer { .. }
         | StoreError::Io { .. }
+        | StoreError::Database { .. }
         | StoreError::Unwritable { .. } => answer,
     }
 }

@@ -157,6 +157,9 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
         }
         StoreError::InUse { .. } => rpc_error.hint("end that process, then try again"),
         StoreError::Newer { .. } => rpc_error.hint("use the newer rethread that wrote the database"),
+        StoreError::Database { problem, .. } => {
+            rpc_error.hint(format!("{}; everything shown so far is saved", problem.hint()))
+        }
         StoreError::Exists(_)
         | StoreError::StaleEpoch { .. }
         | StoreError::MovedOn { .. }

@@ -9,6 +9,7 @@
 //! A version is added when entries get a new kind or another meaning: a reader refuses a file of a newer version.
 
 mod canonical;
+pub mod copy;
 mod export;
 mod header;
 mod import;

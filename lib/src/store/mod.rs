@@ -1,4 +1,4 @@
-//! The interface of a session store: journals, rows, leases and lists. `memory` and `embedded` implement it.
+//! The interface of a session store: journals, rows, leases and lists. `memory`, `embedded` and `postgres` implement it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,21 +7,32 @@ use std::sync::Arc;
 
 use rethread_core::{Entry, Millis, Seq, SessionId, TitleSource};
 
+use crate::host_deadline::HostDeadline;
+
 mod cursor;
+mod database_problem;
 pub mod embedded;
 pub mod facts;
 pub mod fork;
 mod imports;
+mod integers;
 mod lineage;
 pub mod memory;
+mod open_outcome;
 mod page;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod process;
 pub mod relocate;
 mod search;
+mod segment;
 pub(crate) mod state;
+mod text_form;
 mod texts;
 
+pub use database_problem::DatabaseProblem;
 pub use imports::{DriftCount, ImportLedger, ImportProgress, ImportRecord};
+pub use open_outcome::OpenOutcome;
 pub use page::Page;
 pub use search::{IndexProgress, MAX_HITS, ProgressCallback, SearchHit, SearchPage, SearchQuery};
 pub use state::read_state;
@@ -149,6 +160,11 @@ pub trait Store: ImportLedger + Send + Sync + 'static {
     /// Stores the sessions that an agent lists. Adds a row for each that is not known by any id, and updates rows that
     /// came from such a list. Creating a session with the same id replaces the row.
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()>;
+
+    /// Until when the agents of this process may run, if the leases of the store expire.
+    fn host_deadline(&self) -> Option<HostDeadline> {
+        None
+    }
 
     /// Returns the data stored under this agent key.
     fn profile(&self, key: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
@@ -569,6 +585,19 @@ pub enum StoreError {
         obstacle: WriteObstacle,
         /// The folder at which the disk is mounted.
         disk: PathBuf,
+    },
+    /// The database server of a shared store failed, or cannot be reached.
+    #[error("{context} failed at {address}")]
+    Database {
+        /// The operation.
+        context: String,
+        /// The address, without a password.
+        address: String,
+        /// What is wrong there.
+        problem: DatabaseProblem,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Stored data cannot be decoded.
     #[error("session {session} is damaged at entry {at}")]

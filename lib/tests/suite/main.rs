@@ -39,6 +39,7 @@ mod stdio;
 mod store;
 mod store_contract;
 mod store_embedded;
+mod store_postgres;
 mod tidy;
 mod transports;
 mod web_page;

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
+use rethread::store::postgres::PostgresStore;
 use rethread::store::{
     AgentName, Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, Listed, NewSession,
     OwnedHere, ReleaseAnswer, Revision, RowFacts, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
+use rethread_testkit::postgres_server::PostgresServer;
 use tempfile::TempDir;
 
 mod imports;
@@ -37,11 +39,26 @@ fn embedded() -> Fixture {
     Fixture { store: open(dir.path()), _dir: Some(dir) }
 }
 
+/// Nothing if the tests are not to use PostgreSQL, which is said.
+fn postgres() -> Option<Fixture> {
+    let store = PostgresStore::open(&PostgresServer::shared()?.database()).unwrap();
+    Some(Fixture { store: Blocking::new(Arc::new(store)), _dir: None })
+}
+
 macro_rules! contract {
-    ($($clause:ident)*) => { contract!(@ memory: $($clause)*); contract!(@ embedded: $($clause)*); };
+    ($($clause:ident)*) => {
+        contract!(@ memory: $($clause)*);
+        contract!(@ embedded: $($clause)*);
+        contract!(@ postgres: $($clause)*);
+    };
     (@ $backend:ident: $($clause:ident)*) => {
         mod $backend {
-            $(#[test] fn $clause() { super::$clause(&super::$backend().store); })*
+            $(#[test] fn $clause() {
+                if let Some(fixture) = Option::from(super::$backend()) {
+                    let fixture: super::Fixture = fixture;
+                    super::$clause(&fixture.store);
+                }
+            })*
         }
     };
 }

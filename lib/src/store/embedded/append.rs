@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Entry, Folded, Millis, Seq, fold, stored};
+use rethread_core::{Entry, Millis, Seq};
 use rusqlite::{Transaction, params};
 
 use super::RowFacts;
 use super::fault::SqliteFault;
 use super::integers::{seq_to_sql, to_sql};
 use super::row::title_number;
-use super::segment::{Packed, pack};
+use super::segment::{Packed, first_segments};
 use super::{imports, stubs};
-
-/// The approximate size of the entries that one segment is made of, since readers decompress a whole segment.
-pub(super) const WINDOW_BYTES: usize = 2 * 1024 * 1024;
 
 /// Stores the first entries of a session as segments after `head`, and returns the new head. Finished turns are folded.
 pub(super) fn add_entries(
@@ -22,43 +19,15 @@ pub(super) fn add_entries(
     head: Seq,
     entries: &[Arc<Entry>],
 ) -> Result<Seq, SqliteFault> {
-    let items: Vec<_> = (head.0 + 1..).map(Seq).zip(entries).map(|(seq, entry)| single(seq, entry)).collect();
-    let ended = items.iter().rposition(|item| matches!(item.entry, Entry::TurnEnded { .. }));
-    let (finished, open) = items.split_at(ended.map_or(0, |at| at + 1));
-    let mut folded = fold(finished);
-    folded.extend_from_slice(open);
-    let (Some(first), Some(last)) = (items.first(), items.last()) else { return Ok(head) };
-    let (mut start, mut from, mut bytes) = (0, first.first, 0);
-    // A segment ends where the next item begins.
-    for end in 1..=folded.len() {
-        bytes += size(&folded[end - 1]);
-        let upto = folded.get(end).map_or(last.last, |next| Seq(next.first.0 - 1));
-        if end == folded.len() || (bytes >= WINDOW_BYTES && upto >= from) {
-            add_segment(tx, key, from, upto, &packed(&folded[start..end])?)?;
-            (start, from, bytes) = (end, upto.next(), 0);
-        }
+    for segment in first_segments(head, entries).map_err(pack_failed)? {
+        add_segment(tx, key, segment.first, segment.last, &segment.packed)?;
     }
-    if folded.is_empty() {
-        add_segment(tx, key, from, last.last, &packed(&[])?)?;
-    }
-    Ok(last.last)
+    Ok(Seq(head.0 + entries.len() as u64))
 }
 
-fn single(seq: Seq, entry: &Arc<Entry>) -> Folded {
-    Folded { first: seq, last: seq, entry: entry.as_ref().clone() }
-}
-
-fn size(item: &Folded) -> usize {
-    let mut bytes = Vec::new();
-    stored::write_compact(&item.entry, &mut bytes);
-    bytes.len()
-}
-
-/// Compresses items for a segment.
-pub(super) fn packed(items: &[Folded]) -> Result<Packed, SqliteFault> {
-    debug_assert!(items.is_sorted_by_key(|item| item.first), "a fold keeps the order");
-    let failed = |cause: std::io::Error| rusqlite::Error::ToSqlConversionFailure(cause.into());
-    Ok(pack(&stored::encode_segment(items)).map_err(failed)?)
+/// The error for items that cannot be compressed.
+pub(super) fn pack_failed(cause: std::io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(cause.into())
 }
 
 /// Inserts a segment.

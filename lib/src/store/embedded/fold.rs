@@ -8,18 +8,15 @@ use rethread_core::stored::Stored;
 use rethread_core::{Folded, Seq, stored};
 use rusqlite::Transaction;
 
-use super::append::{WINDOW_BYTES, add_segment, keep_snapshot};
+use super::append::{add_segment, keep_snapshot};
 use super::chain::{Chain, ChainFault, FileName, Visit, deregister, files_of};
 use super::fault::{SqliteFault, failed};
 use super::integers::{seq_from_sql, seq_to_sql};
 use super::open_store::OpenStore;
 use super::read::{ReadFault, damaged};
 use super::row::session_head;
-use super::segment::{Packed, pack, unpack};
+use super::segment::{Packed, WINDOW_BYTES, joins, pack, unpack};
 use super::{Durability, FoldUpTo, Lease, StoreError};
-
-/// The approximate size of joined segments, since a replay waits for one at a time.
-const JOINED_BYTES: usize = 128 * 1024;
 
 const WHAT: &str = "folding in";
 
@@ -78,7 +75,7 @@ impl Segment {
         while let Some(row) = rows.next()? {
             let (first, last) = (seq_from_sql(row.get(0)?), seq_from_sql(row.get(1)?));
             let length: i64 = row.get(2)?;
-            if last.next() != self.first || !self.accepts(length) {
+            if last.next() != self.first || !joins(self.plain.len(), length) {
                 break;
             }
             // A damaged segment is not joined: a reader must find it where it is.
@@ -88,12 +85,6 @@ impl Segment {
             *self = Self { plain, first, joined: self.joined + 1 };
         }
         Ok(())
-    }
-
-    /// Much larger segments are not compressed again.
-    fn accepts(&self, length: i64) -> bool {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        length / 2 <= self.plain.len() && length.saturating_add(self.plain.len()) <= JOINED_BYTES
     }
 }
 

@@ -1,16 +1,15 @@
 //! Frees the text of deleted sessions, as far as no other session needs it: segments, snapshot, journal files. The row stays
 //! as a tombstone without a title. Freed pages are overwritten (`secure_delete`), and the log is truncated afterwards.
 
-use rethread_core::stored::SegmentItems;
-use rethread_core::{Folded, Seq, stored};
+use rethread_core::Seq;
 use rusqlite::{OptionalExtension as _, Transaction};
 
-use super::append::{add_segment, packed};
+use super::append::{add_segment, pack_failed};
 use super::chain::{FileName, deregister, files_of};
 use super::fault::SqliteFault;
 use super::integers::{seq_from_sql, seq_to_sql};
 use super::read::damaged;
-use super::segment::unpack;
+use super::segment::{items_upto, pack_items, unpack};
 
 /// Frees a deleted session that nobody owns, and its deleted ancestors that only it needed. Returns the files that are no
 /// longer in use.
@@ -63,19 +62,8 @@ fn cut_segments(tx: &Transaction<'_>, key: i64, needed: Seq) -> Result<(), Sqlit
         let first = seq_from_sql(first);
         let plain = unpack(length, sum, &bytes).map_err(|cause| damaged(tx, key, first, cause))?;
         let items = items_upto(&plain, needed).map_err(|cause| damaged(tx, key, first, cause))?;
-        add_segment(tx, key, first, needed, &packed(&items)?)?;
+        add_segment(tx, key, first, needed, &pack_items(&items).map_err(pack_failed)?)?;
     }
     tx.execute("UPDATE session SET head_seq = min(head_seq, ?2) WHERE key = ?1", [key, seq_to_sql(needed)])?;
     Ok(())
-}
-
-fn items_upto(plain: &[u8], needed: Seq) -> Result<Vec<Folded>, stored::StoredError> {
-    let mut kept = Vec::new();
-    for item in SegmentItems::of(plain)? {
-        let item = item?;
-        if item.first <= needed {
-            kept.push(item.folded()?);
-        }
-    }
-    Ok(kept)
 }

@@ -12,16 +12,16 @@ use rethread_core::{Millis, Seq, SessionId};
 
 use self::call_threads::CallThreads;
 use self::open_store::OpenStore;
-pub use self::opening::OpenOutcome;
 use self::opening::StoreOpening;
 use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, Listed, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
-    PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
-    StoreFuture, Stub, WriteObstacle,
+    ListPage, ListQuery, Listed, NativeId, NewSession, OpenOutcome, OwnedHere, Owner, Page, PageVisitor,
+    ProgressCallback, PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow,
+    Store, StoreError, StoreFuture, Stub, WriteObstacle,
 };
+use super::{integers, segment};
 
 mod append;
 mod backups;
@@ -34,7 +34,6 @@ mod fold;
 mod free;
 mod imports;
 pub mod inspect;
-mod integers;
 mod journal_file;
 mod journals;
 mod list;
@@ -54,7 +53,6 @@ mod row;
 mod rows;
 mod search;
 mod seek;
-mod segment;
 mod session;
 mod stubs;
 mod upkeep;

@@ -20,6 +20,7 @@ use super::search::SearchIndex;
 use super::upkeep::{Upkeep, UpkeepRequests};
 use super::writer::SqliteWriter;
 use super::{EmbeddedPaths, StoreError, connection, fault, files, list, migrate};
+use crate::store::open_outcome::{OpenOutcome, not_opened};
 
 /// Makes sure that the files of stores are created and connected to one after the other in this process: creating a database
 /// file must not release the locks of another store's connection.
@@ -36,19 +37,6 @@ pub(super) struct RunningStore {
     // In drop order.
     store: Arc<OpenStore>,
     _upkeep: Upkeep,
-}
-
-/// The outcome of opening a store in the background.
-pub struct OpenOutcome(oneshot::Receiver<Result<(), StoreError>>);
-
-impl OpenOutcome {
-    /// Waits until the store is open.
-    ///
-    /// # Errors
-    /// If the store cannot be opened.
-    pub async fn wait(self) -> Result<(), StoreError> {
-        self.0.await.unwrap_or_else(|_| Err(not_opened()))
-    }
 }
 
 impl StoreOpening {
@@ -73,7 +61,7 @@ impl StoreOpening {
             let _ = report.send(result);
         });
         let thread = thread.map_err(io_failed("starting a thread for", &database))?;
-        Ok((Self { outcome, thread: Some(thread) }, OpenOutcome(opened)))
+        Ok((Self { outcome, thread: Some(thread) }, OpenOutcome::new(opened)))
     }
 
     /// The store, if it is open.
@@ -94,10 +82,6 @@ impl Drop for StoreOpening {
             let _ = thread.join();
         }
     }
-}
-
-fn not_opened() -> StoreError {
-    StoreError::Io { context: "opening the store".to_owned(), source: "it could not be opened".into() }
 }
 
 /// Opens a store, creates or migrates it if necessary, and registers it as an owner.

@@ -56,6 +56,17 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+
+    #[test]
+    fn postgres_reads_what_the_model_says(steps in prop::collection::vec(steps(), 1..25)) {
+        if let Some(fixture) = super::postgres() {
+            check(&fixture.store, steps);
+        }
+    }
+}
+
 fn check(store: &Blocking, steps: Vec<Step>) {
     let mut run = Run { store, model: vec![Told::new(None)], leases: vec![] };
     run.leases.push(store.create(new_session("s0")).unwrap());

@@ -4,9 +4,10 @@
 use rethread_core::{Folded, Seq, stored};
 use rusqlite::{Transaction, params};
 
-use super::super::append::{WINDOW_BYTES, add_segment, packed};
+use super::super::append::{add_segment, pack_failed};
 use super::super::fault::SqliteFault;
 use super::super::integers::{seq_from_sql, seq_to_sql};
+use super::super::segment::{WINDOW_BYTES, pack_items};
 
 /// Moves all entries.
 pub(super) fn to_segments(tx: &Transaction<'_>) -> Result<(), SqliteFault> {
@@ -58,7 +59,8 @@ impl TailMover<'_> {
         self.bytes = 0;
         match (items.first(), items.last()) {
             (Some(first), Some(last)) => {
-                Ok(add_segment(self.tx, self.session, first.first, last.last, &packed(&items)?)?)
+                let packed = pack_items(&items).map_err(pack_failed)?;
+                Ok(add_segment(self.tx, self.session, first.first, last.last, &packed)?)
             }
             (None, _) | (_, None) => Ok(()),
         }

@@ -17,6 +17,7 @@ use crate::store::embedded::integers::from_sql;
 use crate::store::embedded::open_store::OpenStore;
 use crate::store::embedded::row::{COLUMNS, read_row};
 use crate::store::search::{EXCERPT_BYTES, MessagePlace, bare_directory};
+use crate::store::text_form::speaker;
 use crate::store::{Deleted, SearchHit, SearchPage, SearchQuery, SessionRow, StoreError};
 
 /// A session that hits are shown for.
@@ -213,7 +214,7 @@ pub(super) fn message_if(
             shown: row.get(1)?,
             seq: Seq(from_sql(row.get(2)?)),
             turn: TurnNo(from_sql(row.get(3)?)),
-            speaker: message_row::speaker(row.get(4)?),
+            speaker: speaker(row.get(4)?),
             message: row.get(5)?,
             excerpt,
         }))

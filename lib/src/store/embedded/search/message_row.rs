@@ -1,19 +1,14 @@
-//! The rows of the index: texts as they are stored, the numbers of speakers, and the tokens of a scope.
+//! The rows of the index: texts and the tokens of a scope.
 
-use rethread_core::Speaker;
 use rethread_core::search::index_text;
 use rusqlite::types::Type;
 use rusqlite::{Row, Transaction, params};
 
 use super::journal_facts::SearchScope;
+use crate::store::embedded::append::pack_failed;
 use crate::store::search::MessagePlace;
+use crate::store::text_form::{pack_text, speaker_number, unpack_text};
 use crate::store::texts::TextRow;
-
-/// Texts from this size on are compressed.
-const COMPRESSED_FROM: usize = 512;
-
-/// Fast compression, since a message is compressed while its turn has just ended.
-const COMPRESSION_LEVEL: i32 = 1;
 
 /// The kinds of names in a scope.
 pub(super) const DIRECTORY: i64 = 0;
@@ -32,7 +27,7 @@ pub(super) fn add(
         return Ok(());
     }
     let id = free_place(tx, MessagePlace::first_at(row.at))?.0;
-    let (length, text) = stored(&row.text)?;
+    let (length, text) = pack_text(&row.text).map_err(pack_failed)?;
     let turn = i64::try_from(row.turn.0).unwrap_or(i64::MAX);
     let speaker = speaker_number(row.speaker);
     tx.prepare_cached(
@@ -62,14 +57,7 @@ pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     let bad = |cause: Box<dyn std::error::Error + Send + Sync>| {
         rusqlite::Error::FromSqlConversionFailure(column + 1, Type::Blob, cause)
     };
-    let plain = match row.get::<_, Option<i64>>(column)? {
-        None => bytes.to_vec(),
-        Some(length) => {
-            let length = usize::try_from(length).map_err(|error| bad(error.into()))?;
-            zstd::bulk::decompress(bytes, length).map_err(|error| bad(error.into()))?
-        }
-    };
-    String::from_utf8(plain).map_err(|error| bad(error.into()))
+    unpack_text(row.get(column)?, bytes).map_err(|error| bad(error.into()))
 }
 
 /// The tokens of a scope, as they are in the index.
@@ -106,34 +94,4 @@ fn free_place(tx: &Transaction<'_>, first: MessagePlace) -> Result<MessagePlace,
         // A million messages of one millisecond.
         Some(_) => free_place(tx, MessagePlace::first_at(first.at() + 1)),
     }
-}
-
-fn stored(text: &str) -> Result<(Option<i64>, Vec<u8>), rusqlite::Error> {
-    if text.len() < COMPRESSED_FROM {
-        return Ok((None, text.as_bytes().to_vec()));
-    }
-    let packed = zstd::bulk::compress(text.as_bytes(), COMPRESSION_LEVEL);
-    let packed = packed.map_err(|cause| rusqlite::Error::ToSqlConversionFailure(cause.into()))?;
-    Ok((Some(i64::try_from(text.len()).unwrap_or(i64::MAX)), packed))
-}
-
-const SPEAKERS: [Speaker; 8] = [
-    Speaker::User,
-    Speaker::Agent,
-    Speaker::Thought,
-    Speaker::Tool,
-    Speaker::Terminal,
-    Speaker::Plan,
-    Speaker::Compaction,
-    Speaker::Notice,
-];
-
-fn speaker_number(speaker: Speaker) -> i64 {
-    SPEAKERS.iter().zip(0..).find(|(known, _)| **known == speaker).map_or(0, |(_, number)| number)
-}
-
-/// The speaker with this number.
-pub(super) fn speaker(number: i64) -> Speaker {
-    let at = usize::try_from(number).unwrap_or(0);
-    SPEAKERS.get(at).copied().unwrap_or(Speaker::Notice)
 }

@@ -1,4 +1,4 @@
-//! Converts between unsigned numbers and the signed integers of SQLite. Values never reach the limit.
+//! Converts between unsigned numbers and the signed integers of databases. Values never reach the limit.
 
 use rethread_core::Seq;
 
