@@ -65,7 +65,7 @@ struct SecondReplay {
 }
 
 /// What an update is about.
-enum About<'a> {
+enum UpdateSubject<'a> {
     /// A piece of the content of an item.
     Piece { key: u64, content: &'a Value, member: &'static str },
     /// All content of a message; nothing if the update is about other things.
@@ -154,52 +154,54 @@ impl ShownSession {
     /// Takes an update of the server. Gives what the client has not been shown of it.
     pub(crate) fn show(&mut self, mut update: Value) -> Option<Value> {
         match self.about(&update) {
-            About::Standing => {
+            UpdateSubject::Standing => {
                 let hash = self.hash(&update);
                 let tag = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
                 let before = self.standing.insert(tag, hash);
                 (self.again.is_none() || before != Some(hash)).then_some(update)
             }
-            About::Event { key } => self.item(key).then_some(update),
-            About::Whole { key, length } => self.whole(key, length).then_some(update),
-            About::Piece { key, content, member } => {
+            UpdateSubject::Event { key } => self.item(key).then_some(update),
+            UpdateSubject::Whole { key, length } => self.whole(key, length).then_some(update),
+            UpdateSubject::Piece { key, content, member } => {
                 let rest = self.piece(key, content)?;
                 if let Some(rest) = rest {
                     update[member] = rest;
                 }
                 Some(update)
             }
-            About::Object { key, kind, id } => {
+            UpdateSubject::Object { key, kind, id } => {
                 let id = id.to_owned();
                 self.object(key, kind, id, update)
             }
         }
     }
 
-    fn about<'a>(&self, update: &'a Value) -> About<'a> {
+    fn about<'a>(&self, update: &'a Value) -> UpdateSubject<'a> {
         let tag = update["sessionUpdate"].as_str().unwrap_or_default();
         let text = |member: &str| update[member].as_str();
         if let (Some(kind), Some(id)) = (message_kind(tag), text("messageId")) {
             let key = self.hasher.hash_one((kind, id));
             return match (tag.ends_with("_chunk"), update["content"].as_array()) {
-                (true, _) => About::Piece { key, content: &update["content"], member: "content" },
-                (false, blocks) => About::Whole { key, length: blocks.map(|blocks| total(blocks)) },
+                (true, _) => UpdateSubject::Piece { key, content: &update["content"], member: "content" },
+                (false, blocks) => UpdateSubject::Whole { key, length: blocks.map(|blocks| total(blocks)) },
             };
         }
         let key = |id: &str| self.object_key(id);
         match (tag, text(CALL.id), text(TERMINAL.id)) {
             ("tool_call" | "tool_call_update", Some(id), _) => {
-                About::Object { key: key(id), kind: &CALL, id }
+                UpdateSubject::Object { key: key(id), kind: &CALL, id }
             }
             ("tool_call_content_chunk", Some(id), _) => {
-                About::Piece { key: key(id), content: &update["content"], member: "content" }
+                UpdateSubject::Piece { key: key(id), content: &update["content"], member: "content" }
             }
-            ("terminal_update", None, Some(id)) => About::Object { key: key(id), kind: &TERMINAL, id },
+            ("terminal_update", None, Some(id)) => {
+                UpdateSubject::Object { key: key(id), kind: &TERMINAL, id }
+            }
             ("terminal_output_chunk", None, Some(id)) => {
-                About::Piece { key: key(id), content: &update["data"], member: "data" }
+                UpdateSubject::Piece { key: key(id), content: &update["data"], member: "data" }
             }
-            _ if STANDING.contains(&tag) => About::Standing,
-            _ => About::Event { key: self.hash(update) },
+            _ if STANDING.contains(&tag) => UpdateSubject::Standing,
+            _ => UpdateSubject::Event { key: self.hash(update) },
         }
     }
 
@@ -444,7 +446,7 @@ mod tests {
             json!({"sessionUpdate": "terminal_update", "terminalId": "t", "exitStatus": {"exitCode": 0}});
         let folded = json!({"sessionUpdate": "terminal_update", "terminalId": "t",
             "output": {"data": STANDARD.encode(b"abcd")}, "exitStatus": {"exitCode": 0}});
-        assert_eq!(again(&mut shown, &[folded.clone()]), [ended]);
+        assert_eq!(again(&mut shown, std::slice::from_ref(&folded)), [ended]);
         assert_eq!(again(&mut shown, &[folded]), Vec::<Value>::new());
         let new = [piece("x"), piece("y")].map(|mut piece| {
             piece["toolCallId"] = json!("d");
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!(again(&mut shown, &[state("idle")]), [state("idle")]);
         assert_eq!(again(&mut shown, &[state("idle")]), Vec::<Value>::new());
         let plan = json!({"sessionUpdate": "plan", "entries": []});
-        assert_eq!(again(&mut shown, std::slice::from_ref(&plan)), [plan.clone()]);
+        assert_eq!(again(&mut shown, std::slice::from_ref(&plan)).len(), 1);
         assert_eq!(again(&mut shown, &[plan]), Vec::<Value>::new());
     }
 

@@ -42,6 +42,9 @@ async fn a_session_without_clients_is_kept_and_closed_when_it_is_idle() {
     let session = editor.client.new_session().await;
     editor.client.prompt(&session, "say one").await;
     editor.client.begin_prompt(&session, "slow 100; say two").await;
+    let begun =
+        |update: &Value| update["content"]["text"].as_str().is_some_and(|text| text.starts_with("c1"));
+    editor.client.wait_update(0, &session, "the turn", begun).await;
     editor.kill().await;
     assert_eq!(sessions(&home).await["open"], 1, "it is kept");
     let agents = descendants_of(server.pid());
