@@ -61,7 +61,8 @@ mod tests {
     fn the_start_of_the_page_names_files_that_are_there() {
         let start = EmbeddedPage.file("/").expect("the page has a start");
         let text = String::from_utf8(start.content.to_vec()).expect("it is text");
-        let named: Vec<&str> = text.split('"').filter(|part| part.starts_with("/") && part.len() > 1).collect();
+        let named: Vec<&str> =
+            text.split('"').filter(|part| part.starts_with("/") && part.len() > 1).collect();
         assert_eq!(named.len(), 3, "a script, a style and an icon: {text}");
         for path in named {
             let file = EmbeddedPage.file(path).unwrap_or_else(|| panic!("{path} is missing"));
