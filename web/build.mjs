@@ -82,7 +82,7 @@ const rows = files.map((name) => {
 for (const imported of entry[1].imports) {
   if (imported.kind === "import-statement") first += gzipSync(readFileSync(join(out, basename(imported.path))), { level: 9 }).length;
 }
-writeFileSync(join(out, "files.rs"), `// Written by web/build.mjs.\n[\n${rows.join("")}]\n`);
+writeFileSync(join(out, "files.in"), `// Written by web/build.mjs.\n[\n${rows.join("")}]\n`);
 console.log(`first view: ${first} bytes compressed by gzip`);
 if (first > 150_000) {
   console.error("the first view is larger than 150 KB");

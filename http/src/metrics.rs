@@ -96,17 +96,21 @@ impl Collector for Numbers {
     }
 }
 
+/// The state of a session as lists name it.
+fn state_name(activity: &Activity) -> &'static str {
+    match activity {
+        Activity::Idle => "idle",
+        Activity::Running => "running",
+        Activity::Waiting | Activity::Unattended => "waiting",
+    }
+}
+
 impl Numbers {
     fn sessions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let activities = self.server.activities();
-        let states: [(&str, fn(&Activity) -> bool); 3] = [
-            ("idle", |activity| matches!(activity, Activity::Idle)),
-            ("running", |activity| matches!(activity, Activity::Running)),
-            ("waiting", |activity| matches!(activity, Activity::Waiting | Activity::Unattended)),
-        ];
         let mut family = encoder.encode_descriptor("sessions", "Open sessions", None, MetricType::Gauge)?;
-        for (state, is) in states {
-            let count = activities.iter().filter(|activity| is(activity)).count();
+        for state in ["idle", "running", "waiting"] {
+            let count = activities.iter().filter(|activity| state_name(activity) == state).count();
             let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
             gauge.encode(family.encode_family(&Label("state", state.to_owned()))?)?;
         }

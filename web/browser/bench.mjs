@@ -30,14 +30,13 @@ try {
   await stage.end();
 }
 
-/** Sessions as a file, which is imported: one with 10,000 messages would take long by the wire. */
+/** Sessions as a file, which is imported: making so many by the wire would take long. */
 function makeSessions(on, number) {
   const words = ["retry", "cursor", "lease", "journal", "importer", "flaky test", "release notes", "schema"];
   const lines = [];
   for (let at = 0; at < number; at++) {
-    const time = new Date(Date.UTC(2026, 0, 1) + at * 60_000).toISOString();
-    const id = `bench-${String(at).padStart(5, "0")}`;
-    lines.push({ at, id, time, title: `Look at the ${words[at % words.length]} (${at})`, cwd: `/work/project-${at % 120}` });
+    const id = `00000000-0000-7000-8000-${String(at).padStart(12, "0")}`;
+    lines.push({ id, title: `Look at the ${words[at % words.length]} (${at})`, cwd: `/work/project-${at % 120}` });
   }
   const file = join(on.folder, "sessions.jsonl");
   const template = exportTemplate(on);
@@ -48,7 +47,7 @@ function makeSessions(on, number) {
 /** The form of a session file, taken from an export of a session with one turn. */
 function exportTemplate(on) {
   on.run("chat", "--agent", "scripted", "--yes", "say a short answer");
-  const id = JSON.parse(on.run("list", "--json")).sessions[0].sessionId ?? JSON.parse(on.run("list", "--json")).sessions[0].id;
+  const { id } = JSON.parse(on.run("list", "--json")).sessions[0];
   const exported = on.run("export", id, "--format", "jsonl", "--output", "-");
   return ({ id: other, title, cwd }) => `${exported.replaceAll(id, other).replaceAll(on.project, cwd).replaceAll("say a short answer", title)}\n`;
 }

@@ -44,7 +44,7 @@ export async function visit(browser, stage, { token, address, place = "#/", ...o
   });
   if (token !== undefined) {
     await page.addInitScript((value) => {
-      if (sessionStorage.getItem("rethread.token") === null && !location.hash.includes("code=") && !location.hash.includes("share=")) sessionStorage.setItem("rethread.token", value);
+      if (location.protocol.startsWith("http") && sessionStorage.getItem("rethread.token") === null && !location.hash.includes("code=") && !location.hash.includes("share=")) sessionStorage.setItem("rethread.token", value);
     }, token);
   }
   await page.goto(address ?? `${stage.url}/${place}`);

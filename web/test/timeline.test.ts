@@ -56,6 +56,11 @@ test("one entry can be an update and an event, also in two batches", () => {
   assert.deepEqual(subjects(withEntries(live(said(1, "m", "a"), idle, ended), [idle, ended])), ["agent", "event"]);
 });
 
+test("an item that was folded meanwhile comes again as a whole", () => {
+  const half = live(said(1, "m", "a"), said(2, "m", "b"));
+  assert.deepEqual(texts(withEntries(half, [whole(1, 4, "m", "abcd"), said(5, "n", "e")])), ["abcd", "e"]);
+});
+
 test("older pages come before, and an item in two pages is one", () => {
   const newest = fromPage(page([whole(9, 12, "c", "C")], 12, true));
   const more = withOlder(newest, page([whole(1, 3, "a", "A"), whole(9, 10, "c", "old")], 12));

@@ -15,7 +15,7 @@ struct EmbeddedFile {
     gzip: &'static [u8],
 }
 
-/// Used by `files.rs`, so that names are those of its folder.
+/// Used by `files.in`, so that names are those of its folder.
 macro_rules! embedded {
     ($path:literal, $name:literal, $content_type:literal, $etag:literal) => {
         EmbeddedFile {
@@ -29,7 +29,7 @@ macro_rules! embedded {
     };
 }
 
-static FILES: &[EmbeddedFile] = &include!("../../../web/dist/files.rs");
+static FILES: &[EmbeddedFile] = &include!("../../../web/dist/files.in");
 
 /// The web page that is part of this program.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ mod tests {
             assert!(file.compressed.iter().all(|(_, content)| content.len() <= file.content.len()));
         }
         assert!(!text.contains("<style") && !text.contains("style=") && !text.contains("<script>"), "{text}");
-        assert!(EmbeddedPage.file("/files.rs").is_none() && EmbeddedPage.file("/../Cargo.toml").is_none());
+        assert!(EmbeddedPage.file("/files.in").is_none() && EmbeddedPage.file("/../Cargo.toml").is_none());
     }
 
     #[test]

@@ -99,8 +99,9 @@ export function withEntries(timeline: Timeline, entries: readonly JsonObject[], 
     const place = entryPlace(entry);
     const part = isObject(entry["event"]) ? "event" : "update";
     // What the window has already, because a page was read meanwhile or a connection was made again.
-    if (place.seq < through || (place.seq === through && (throughPart === "event" || part === "update"))) continue;
-    [through, throughPart] = [place.seq, part];
+    // An item that was folded meanwhile comes again as a whole: its end counts.
+    if (place.last < through || (place.last === through && (throughPart === "event" || part === "update"))) continue;
+    [through, throughPart] = [place.last, part];
     take(items, places, entry, place);
   }
   const next = { ...timeline, items, places, through, throughPart };

@@ -261,7 +261,7 @@ export class SessionStore {
     if (entries.length === 0 || this.#closed) return;
     let standing = this.standing.value;
     for (const entry of entries) {
-      this.seen = Math.max(this.seen, number(entry["seq"]) ?? 0);
+      this.seen = Math.max(this.seen, number(entry["last"]) ?? number(entry["seq"]) ?? 0);
       if (text(entry["sessionId"]) !== undefined) continue;
       const event = entry["event"];
       standing = isObject(event) ? standingAfterEvent(standing, event) : standingAfter(standing, fields(entry["update"]));
