@@ -278,6 +278,6 @@ mod tests {
         let counts: Vec<u64> = totals.buckets.iter().map(|(_, count)| *count).collect();
         assert_eq!((counts[0], counts[1], counts[BOUNDS.len()]), (2, 1, 1));
         assert_eq!(totals.buckets[BOUNDS.len()].0, f64::INFINITY);
-        assert!((totals.sum - 2000.000_042).abs() < 1e-6);
+        assert!((totals.sum - 2_000.000_042).abs() < 1e-6);
     }
 }

@@ -75,7 +75,7 @@ async fn holds(world: &World, session: &str) {
         let mark = reader.mark();
         let answer = reader.ask("_rethread/follow", json!({"sessionId": session, "after": 0})).await;
         let head = answer["head"].as_u64().expect("a head");
-        let last = whole.and_then(|all| Some(all.last()?["last"].as_u64()?)).expect("there are items");
+        let last = whole.and_then(|all| all.last()?["last"].as_u64()).expect("there are items");
         assert!(last <= head);
         let reaches = |entry: &Value| entry["last"].as_u64().or(entry["seq"].as_u64()) == Some(last);
         let entries = follow_until(&reader, mark, session, reaches).await;
