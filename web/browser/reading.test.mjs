@@ -107,6 +107,7 @@ test("a session is shown with all that happened in it", async () => {
   await page.locator("summary", { hasText: "future_thing" }).waitFor();
   await page.locator("article.nested", { hasText: "the child speaks" }).waitFor();
   await page.locator(".session-facts", { hasText: "50% of context" }).waitFor();
+  await page.locator(".session-facts", { hasText: "scripted" }).waitFor();
   assert.equal(await page.title(), "Lighthouse keeper · Rethread");
   const terminal = page.locator(".terminal");
   if ((await terminal.count()) === 0) await page.locator(".tool-head").last().click();

@@ -340,7 +340,7 @@ function readClient(client: JsonObject): AttachedClient {
 }
 
 function readOutline(outline: JsonObject): Outline {
-  const agent = (value: Json) => text(value) ?? text(at(value, "name")) ?? [];
+  const agent = (value: Json) => text(value) ?? text(at(value, "agent")) ?? [];
   const fork = outline["forkOf"];
   return {
     title: text(outline["title"]),
