@@ -28,7 +28,7 @@ pub(crate) enum StoreChoice {
     /// The embedded one.
     Embedded(EmbeddedPaths),
     /// A PostgreSQL database.
-    Postgres(PostgresAddress),
+    Postgres(Box<PostgresAddress>),
 }
 
 /// Notes what the command line says.
@@ -55,10 +55,11 @@ impl StoreChoice {
         if named == EMBEDDED {
             return Ok(Self::Embedded(paths.store()));
         }
-        let address = named.parse().map_err(|error: rethread::store::postgres::AddressError| {
-            Failure::new(ExitCode::Store, error.to_string()).hint(error.hint())
-        })?;
-        Ok(Self::Postgres(address))
+        let address: PostgresAddress =
+            named.parse().map_err(|error: rethread::store::postgres::AddressError| {
+                Failure::new(ExitCode::Store, error.to_string()).hint(error.hint())
+            })?;
+        Ok(Self::Postgres(Box::new(address)))
     }
 
     /// The address for people and for comparing, without a password; nothing for the embedded store.
