@@ -77,11 +77,11 @@ impl NewsReader {
 #[derive(Clone, Debug)]
 pub(crate) struct NewsDesk {
     readers: broadcast::Sender<Arc<SessionNews>>,
-    counted: Arc<Counted>,
+    counted: Arc<NewsCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct NewsCounts {
     turns: AtomicU64,
     failed_turns: AtomicU64,
     questions: AtomicU64,

@@ -8,7 +8,7 @@ use rethread_core::{Json, Seq, SessionId, UpdateKind};
 use serde::Serialize;
 
 use super::item::{ReadItem, id_in, items_of, redacted_items};
-use super::stretch::{FIRST, Stretch, StretchEnd};
+use super::stretch::{FIRST, Stretch, StretchEnd, described};
 use crate::secret::{Redaction, SecretFinder};
 use crate::store::{Store, StoreError};
 use crate::transcript::JournalDamage;
@@ -175,7 +175,15 @@ impl<'a> Window<'a> {
     /// The same for items after the place.
     async fn fill_forward(&mut self, count: usize) -> Result<(), ReadFailure> {
         while self.items.len() - self.middle <= count && !self.end.is_last {
-            let later = Stretch::after(self.store, self.session, &self.end).await?;
+            let later = match Stretch::after(self.store, self.session, &self.end).await {
+                Ok(later) => later,
+                // What comes before the damage is shown first.
+                Err(error @ StoreError::Damaged { at, .. }) if self.items.len() > self.middle => {
+                    (self.end.damage, self.end.is_last) = (Some(described(error, at)), true);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
             self.items.extend(page_items(&later, self.redaction));
             self.end = later.end;
         }

@@ -20,7 +20,7 @@ impl Standing {
     /// The answer to a client. What does not fit into `room` bytes is left out.
     pub(crate) fn encoded(&self, room: usize) -> Json {
         #[derive(Serialize)]
-        struct Answer<'a> {
+        struct StandingAnswer<'a> {
             head: Seq,
             standing: Vec<&'a Json>,
         }
@@ -33,7 +33,7 @@ impl Standing {
             None => false,
         };
         let standing = self.updates.iter().filter(|update| fits(update)).collect();
-        Json::of(&Answer { head: self.head, standing })
+        Json::of(&StandingAnswer { head: self.head, standing })
     }
 }
 

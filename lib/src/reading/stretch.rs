@@ -206,7 +206,7 @@ fn decoded(
     item.folded().map_err(|cause| page.damaged(first, cause))
 }
 
-fn described(error: StoreError, at: Seq) -> JournalDamage {
+pub(super) fn described(error: StoreError, at: Seq) -> JournalDamage {
     JournalDamage { at, message: with_causes(&error) }
 }
 

@@ -235,7 +235,8 @@ impl TurnFold {
 /// Reads the turns of a session one by one.
 pub struct TurnReader<'a> {
     scan: JournalScan<'a>,
-    fold: TurnFold,
+    /// Nothing once the end was given out.
+    fold: Option<TurnFold>,
     /// Those that were read and not given out.
     turns: VecDeque<TranscriptTurn>,
 }
@@ -244,19 +245,24 @@ impl<'a> TurnReader<'a> {
     /// Begins with the first turn of the session, or of the oldest session that it was forked from.
     #[must_use]
     pub fn new(store: &'a dyn Store, session: &'a SessionId) -> Self {
-        Self { scan: JournalScan::new(store, session), fold: TurnFold::default(), turns: VecDeque::new() }
+        Self {
+            scan: JournalScan::new(store, session),
+            fold: Some(TurnFold::default()),
+            turns: VecDeque::new(),
+        }
     }
 
     /// The next turn, or a part of one that is very long.
     pub async fn next(&mut self) -> Result<Option<TranscriptTurn>, StoreError> {
         while self.turns.is_empty() {
+            let Some(fold) = &mut self.fold else { return Ok(None) };
             match self.scan.step().await? {
                 ScanStep::Page(page) => {
                     let items = self.scan.decoded(&page)?;
-                    self.turns.extend(items.iter().filter_map(|item| self.fold.push(&item.entry)));
+                    self.turns.extend(items.iter().filter_map(|item| fold.push(&item.entry)));
                 }
-                ScanStep::Restarted => self.fold.restart_turn(),
-                ScanStep::End => return Ok(self.fold.finish()),
+                ScanStep::Restarted => fold.restart_turn(),
+                ScanStep::End => return Ok(self.fold.take().and_then(|mut fold| fold.finish())),
             }
         }
         Ok(self.turns.pop_front())
@@ -295,7 +301,7 @@ pub async fn one_turn<E: From<StoreError>>(
     let scan = JournalScan::starting_at(store, &outline.id, first);
     let at_turn_end = (CostMeter::default(), position);
     let fold = TurnFold { position, at_turn_end, ..TurnFold::default() };
-    visit_turns(TurnReader { scan, fold, turns: VecDeque::new() }, |mut turn| {
+    visit_turns(TurnReader { scan, fold: Some(fold), turns: VecDeque::new() }, |mut turn| {
         match turn.number {
             Some(found) if found == number => {}
             Some(_) => return Ok(ControlFlow::Break(())),

@@ -80,7 +80,8 @@ fn expected_capabilities(pairing: Pairing, can: &[&str]) -> Value {
 fn expected_answer(pairing: Pairing, capabilities: Value) -> Value {
     let info = json!({"name": "scripted", "version": pairing.agent.number().to_string()});
     let meta = json!({"rethread": {
-        "version": env!("CARGO_PKG_VERSION"), "role": "full", "search": {}, "listSubscribe": {}, "clients": {},
+        "version": env!("CARGO_PKG_VERSION"), "role": "full", "search": {}, "read": {}, "follow": {},
+        "outline": {}, "export": {}, "usage": {}, "listSubscribe": {}, "clients": {},
     }});
     match pairing.client {
         Version::V1 => json!({
