@@ -260,12 +260,13 @@ impl LiveSession {
     fn publish(&mut self, entries: &[Arc<Entry>]) -> Vec<Arc<Entry>> {
         let first = self.lease.head.0 + 1;
         self.lease.head = Seq(self.lease.head.0 + entries.len() as u64);
-        self.live.publish(entries);
         let mut following = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             self.report(entry);
             self.effect(Seq(first + at as u64), entry, &mut following);
         }
+        // After the effects: an answer that has its place among these entries must be with the client before they are shown.
+        self.live.publish(entries);
         let mut next = Vec::new();
         for input in following {
             if let Ok(decided) = rethread_core::decide(&self.session, input) {

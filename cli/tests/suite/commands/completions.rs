@@ -115,6 +115,11 @@ fn help_has_examples() {
               --json          Print JSON
           -h, --help          Print help
 
+        Store:
+              --store <STORE>  The store: `embedded`, or the address of a PostgreSQL database,
+                               postgres://user@host/name. A password is better kept in the configuration or
+                               in the variable `RETHREAD_STORE`
+
         Examples:
           rethread fork @last
               after its last finished turn

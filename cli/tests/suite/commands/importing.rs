@@ -112,6 +112,7 @@ fn a_second_import_has_only_what_is_new() {
                   "turns": 3,
                   "state": "idle",
                   "process": null,
+                  "clients": null,
                   "archived": false,
                   "parent": null
                 },
@@ -124,6 +125,7 @@ fn a_second_import_has_only_what_is_new() {
                   "turns": 1,
                   "state": "idle",
                   "process": null,
+                  "clients": null,
                   "archived": false,
                   "parent": null
                 }

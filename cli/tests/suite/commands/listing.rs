@@ -81,24 +81,25 @@ fn lists_are_json_for_programs() {
     shell.check(
         &["list", "--json", "--limit", "1"],
         &expect![[r#"
-        {
-          "sessions": [
             {
-              "id": "019a-aaaa1111",
-              "title": "Fix the parser of the configuration file",
-              "agent": "Claude Code",
-              "cwd": "/project",
-              "updatedAt": "TIME",
-              "turns": 3,
-              "state": "idle",
-              "process": null,
-              "archived": false,
-              "parent": null
+              "sessions": [
+                {
+                  "id": "019a-aaaa1111",
+                  "title": "Fix the parser of the configuration file",
+                  "agent": "Claude Code",
+                  "cwd": "/project",
+                  "updatedAt": "TIME",
+                  "turns": 3,
+                  "state": "idle",
+                  "process": null,
+                  "clients": null,
+                  "archived": false,
+                  "parent": null
+                }
+              ],
+              "more": true
             }
-          ],
-          "more": true
-        }
-    "#]],
+        "#]],
     );
     shell.check(
         &["list", "--json", "--agent", "no such agent"],
