@@ -124,6 +124,11 @@ async fn a_client_of_one_session_sees_no_other(pairing: Pairing) {
             ("session/resume", json!({"sessionId": other, "cwd": "/work"})),
             ("session/status", json!({"sessionId": other})),
             ("_rethread/clients", json!({"sessionId": other})),
+            ("_rethread/read", json!({"sessionId": other})),
+            ("_rethread/follow", json!({"sessionId": other, "after": 0})),
+            ("_rethread/unfollow", json!({"sessionId": other})),
+            ("_rethread/outline", json!({"sessionId": other})),
+            ("_rethread/export", json!({"sessionId": other, "format": "markdown"})),
         ] {
             assert_eq!(guest.refused(method, params).await["code"], -32002, "{method}");
         }
@@ -135,6 +140,7 @@ async fn a_client_of_one_session_sees_no_other(pairing: Pairing) {
             ("_rethread/search", json!({"query": "private"})),
             ("_rethread/list/subscribe", json!({})),
             ("_rethread/list/unsubscribe", json!({"subscriptionId": "x"})),
+            ("_rethread/usage", json!({})),
         ];
         for (method, params) in all.into_iter().chain(about(&guest, &session)).chain(without_session(version))
         {
@@ -181,9 +187,49 @@ async fn what_looks_like_a_secret_is_not_shown(pairing: Pairing) {
     }
 }
 
+/// All that a client can read of a session without claiming it.
+async fn read_all(client: &Client, session: &str) -> String {
+    let mut text = String::new();
+    for (method, params) in [
+        ("_rethread/read", json!({"sessionId": session})),
+        ("_rethread/outline", json!({"sessionId": session})),
+        ("_rethread/export", json!({"sessionId": session, "format": "jsonl", "redact": false})),
+        ("_rethread/follow", json!({"sessionId": session, "after": 0})),
+    ] {
+        text.push_str(&client.ask(method, params).await.to_string());
+    }
+    text
+}
+
+async fn what_is_read_without_claiming_is_redacted_too(pairing: Pairing) {
+    for version in VERSIONS {
+        let (world, client, session) = World::begun(pairing).await;
+        client.prompt(&session, &format!("say first {KEY} end")).await;
+        let prompt = client.begin_prompt(&session, &format!("say again {KEY}; wait gate; say done")).await;
+        let guest = world.ready_with(version, scope(&session, Redaction::Secrets)).await;
+        let open = world.ready_with(version, scope(&session, Redaction::Off)).await;
+        assert!(read_all(&open, &session).await.contains(KEY), "the same session without redaction");
+        let running = read_all(&guest, &session).await;
+        assert!(running.contains("first") && !running.contains(KEY), "{running}");
+        world.agent.open_gate("gate");
+        client.finish(&session, &prompt).await;
+        let followed = |message: &Value| {
+            message["method"] == "_rethread/followed"
+                && message.to_string().contains("\"turn_ended\"")
+                && message.to_string().contains("done")
+        };
+        guest.wait_since(0, "the end of the turn", followed).await;
+        let said: String = guest.server_messages().iter().map(Value::to_string).collect();
+        assert!(said.contains("again") && !said.contains(KEY), "{said}");
+        let ended = read_all(&guest, &session).await;
+        assert!(ended.contains("done") && !ended.contains(KEY), "{ended}");
+    }
+}
+
 pairings!(
     an_observer_may_only_look,
     a_client_can_lower_its_role_and_not_raise_it,
     a_client_of_one_session_sees_no_other,
     what_looks_like_a_secret_is_not_shown,
+    what_is_read_without_claiming_is_redacted_too,
 );
