@@ -24,6 +24,7 @@ mod store_choice;
 mod stored_sessions;
 mod summary;
 mod time_span;
+mod tokens;
 mod transcript_json;
 
 use std::process::exit;

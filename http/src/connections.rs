@@ -12,7 +12,7 @@ use rethread::transport::messages::MessageChannel;
 use tokio::sync::mpsc;
 
 use crate::remote::{Layout, RemoteConnection};
-use crate::tokens::{StoredToken, TokenFile};
+use crate::tokens::{StoredToken, Tokens};
 
 /// The remote clients.
 pub(crate) struct Connections {
@@ -73,9 +73,9 @@ impl Connections {
     }
 
     /// Ends connections whose token does not work any more, and those that nobody uses. Never ends.
-    pub(crate) async fn sweep(&self, tokens: &TokenFile, pause: Duration) {
+    pub(crate) async fn sweep(&self, tokens: &Tokens, pause: Duration) {
         loop {
-            let working = tokens.working();
+            let working = tokens.working().await;
             let connections: Vec<_> = locked(&self.by_id).values().cloned().collect();
             for connection in connections {
                 let unused = connection.unused_since().is_some_and(|since| since.elapsed() > self.grace);

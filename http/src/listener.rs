@@ -24,7 +24,7 @@ use crate::metrics::HttpCounts;
 use crate::open_requests::OpenRequests;
 use crate::page::PageFiles;
 use crate::routes;
-use crate::tokens::TokenFile;
+use crate::tokens::Tokens;
 
 /// Sockets may be more than clients: streamable HTTP needs several.
 const SOCKETS_PER_CLIENT: usize = 4;
@@ -104,7 +104,7 @@ impl Default for HttpConfig {
 pub(crate) struct HttpShared {
     pub(crate) server: Server,
     pub(crate) guard: Guard,
-    pub(crate) tokens: Arc<TokenFile>,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) agents: Arc<dyn AgentDirectory>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) failures: Failures,
@@ -128,7 +128,7 @@ impl HttpListener {
         tls: Option<TlsAcceptor>,
         server: Server,
         guard: Guard,
-        tokens: Arc<TokenFile>,
+        tokens: Arc<Tokens>,
         agents: Arc<dyn AgentDirectory>,
         config: HttpConfig,
     ) -> Self {

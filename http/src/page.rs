@@ -180,8 +180,9 @@ pub(crate) async fn exchange(
     let Some(life) = shared.codes.take(code, Instant::now()) else {
         return wrong_code(shared, address);
     };
-    let tokens = shared.tokens.clone();
-    match tokio::task::spawn_blocking(move || tokens.add_for_page(life)).await {
+    let (tokens, runtime) = (shared.tokens.clone(), tokio::runtime::Handle::current());
+    // A file is synced, which may block.
+    match tokio::task::spawn_blocking(move || runtime.block_on(tokens.add_for_page(life))).await {
         Ok(Ok(made)) => {
             let expires = made.stored.expires.map(clock::rfc3339);
             let role = made.stored.client_role().name();

@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, RETRY_AFTER, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings, TransportName};
+use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings, Server, TransportName};
 
 use crate::failures::Attempts;
 use crate::listener::HttpShared;
@@ -25,6 +25,9 @@ use crate::tokens::StoredToken;
 use crate::websocket::{self, Arrival};
 
 type Refused = Box<Response<Body>>;
+
+/// How long a store may take to answer when it is asked whether it does.
+const READY_LIMIT: Duration = Duration::from_secs(2);
 
 /// Answers one request of this address, and counts the answer.
 pub(crate) async fn answer(
@@ -44,15 +47,15 @@ async fn route(shared: Arc<HttpShared>, address: IpAddr, request: Request<Incomi
     }
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/acp" | "/acp/ws" => match authorize(&shared, address, request.headers()) {
+        "/acp" | "/acp/ws" => match authorize(&shared, address, request.headers()).await {
             Ok(token) => acp(&shared, &token, request).await.unwrap_or_else(|refused| *refused),
             Err(refused) => *refused,
         },
-        "/readyz" => match authorize(&shared, address, request.headers()) {
-            Ok(_) => text(StatusCode::OK, "ready\n"),
+        "/readyz" => match authorize(&shared, address, request.headers()).await {
+            Ok(_) => ready(&shared.server).await,
             Err(refused) => *refused,
         },
-        "/metrics" => match authorize(&shared, address, request.headers()) {
+        "/metrics" => match authorize(&shared, address, request.headers()).await {
             // They are about all sessions.
             Ok(token) if token.scope().is_some() => {
                 refused(StatusCode::FORBIDDEN, "this token shows one session")
@@ -69,10 +72,19 @@ async fn route(shared: Arc<HttpShared>, address: IpAddr, request: Request<Incomi
 }
 
 /// The token of a request. Only headers are looked at: addresses end up in logs.
-fn authorize(shared: &HttpShared, address: IpAddr, headers: &HeaderMap) -> Result<StoredToken, Refused> {
+async fn authorize(
+    shared: &HttpShared,
+    address: IpAddr,
+    headers: &HeaderMap,
+) -> Result<StoredToken, Refused> {
     let given = bearer(headers).or_else(|| by_subprotocol(headers));
-    if let Some(token) = given.as_deref().and_then(|text| shared.tokens.check(text)) {
+    if let Some(text) = &given
+        && let Some(token) = shared.tokens.check(text).await
+    {
         return Ok(token);
+    }
+    if given.is_some() && shared.tokens.cannot_be_read() {
+        return Err(Box::new(away("the tokens of the store cannot be read now")));
     }
     if given.is_some() {
         shared.counts.wrong_token();
@@ -83,6 +95,24 @@ fn authorize(shared: &HttpShared, address: IpAddr, headers: &HeaderMap) -> Resul
     let mut response = refused(StatusCode::UNAUTHORIZED, "a valid token is required");
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     Err(Box::new(response))
+}
+
+/// Whether sessions can be stored and read now.
+async fn ready(server: &Server) -> Response<Body> {
+    match tokio::time::timeout(READY_LIMIT, server.check_store()).await {
+        Ok(Ok(())) => text(StatusCode::OK, "ready\n"),
+        Ok(Err(error)) => {
+            tracing::warn!("not ready: {}", rethread::wire::with_causes(&error));
+            away("the store does not work; the log of the server says why")
+        }
+        Err(_) => away("the store does not answer"),
+    }
+}
+
+fn away(why: &str) -> Response<Body> {
+    let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {

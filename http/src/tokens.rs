@@ -1,12 +1,10 @@
-//! The tokens of a server: random texts, of which a file has the hashes. A token is worth what its role allows, until it is
-//! revoked or expires.
+//! The tokens of a server: random texts, of which a file or a store that several hosts share has the hashes. A token is worth what
+//! its role allows, until it is revoked or expires.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,14 +12,26 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rethread::clock;
 use rethread::lock::locked;
 use rethread::server::{ClientRole, ClientScope, Redaction};
+use rethread::store::{StoreError, TokenLedger, TokenRecord};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+
+use crate::known_tokens::{KnownTokens, TokenTime};
+use crate::token_file::TokenFile;
 
 /// What a token begins with, so that people and scanners recognize one.
 const PREFIX: &str = "rethread_";
 /// How many random bytes a token has.
 const RANDOM_BYTES: usize = 32;
+
+/// How old what was read of a store may be, in milliseconds.
+const MOST_AGE: u64 = 1000;
+/// The same for a token that is not known: it may have been made on another host just now. Guesses do not keep the store busy.
+const MOST_AGE_OF_UNKNOWN: u64 = 100;
+/// How long a store may take to answer.
+const READ_LIMIT: Duration = Duration::from_secs(2);
+/// How long tokens are accepted that a store had, while it cannot be read, in milliseconds.
+const MOST_SILENCE: u64 = 60_000;
 
 /// Why the tokens cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +45,9 @@ pub enum TokenError {
         #[source]
         source: io::Error,
     },
+    /// The store cannot be read or written.
+    #[error("the tokens in the store cannot be used")]
+    Store(#[from] StoreError),
     /// No token has this id.
     #[error("no token has the id {0}")]
     Unknown(String),
@@ -97,7 +110,7 @@ pub struct StoredToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<SharedSession>,
     /// The hash of its text.
-    hash: String,
+    pub(crate) hash: String,
 }
 
 impl StoredToken {
@@ -121,6 +134,21 @@ impl StoredToken {
         }
     }
 
+    fn record(&self) -> Result<TokenRecord, StoreError> {
+        let record = serde_json::to_string(self).map_err(|error| StoreError::Io {
+            context: "encoding a token".to_owned(),
+            source: error.into(),
+        })?;
+        Ok(TokenRecord { id: self.id.clone(), record })
+    }
+
+    /// One that was written by a program that this one does not understand is no token.
+    fn decode(stored: &TokenRecord) -> Option<Self> {
+        serde_json::from_str(&stored.record)
+            .inspect_err(|error| tracing::error!("the token {} cannot be read: {error}", stored.id))
+            .ok()
+    }
+
     /// Whether it works at this time.
     #[must_use]
     pub fn is_valid_at(&self, now: u64) -> bool {
@@ -136,176 +164,192 @@ pub struct NewToken {
     pub stored: StoredToken,
 }
 
-/// The file with the tokens.
-#[derive(Debug)]
-pub struct TokenFile {
-    path: PathBuf,
+/// The tokens, and what was read of them last.
+pub struct Tokens {
+    place: TokenPlace,
     known: Mutex<KnownTokens>,
+    /// One reads the store; the others wait for what it finds.
+    reading: tokio::sync::Mutex<()>,
 }
 
-/// What was read of the file, and until when each token works by a clock that nobody can set: a clock that is set forward or
-/// back ends no token early and keeps none for ever.
-#[derive(Debug, Default)]
-struct KnownTokens {
-    stamp: FileStamp,
-    tokens: Vec<StoredToken>,
-    /// By the id of the token, in milliseconds since the machine started.
-    deadlines: HashMap<String, u64>,
+/// Where tokens are stored.
+enum TokenPlace {
+    File(TokenFile),
+    Ledger(Arc<dyn TokenLedger>),
 }
 
-/// The current time by both clocks, in milliseconds.
-#[derive(Clone, Copy, Debug)]
-struct TokenTime {
-    since_1970: u64,
-    since_boot: u64,
-}
-
-impl TokenTime {
-    fn now() -> Self {
-        Self { since_1970: clock::now(), since_boot: clock::since_boot().0 }
-    }
-}
-
-impl KnownTokens {
-    /// Takes what the file has now. A token that is new here works for what is left of its time, and never for longer than it was
-    /// made for, whatever the clock shows.
-    fn replace(&mut self, stamp: FileStamp, tokens: Vec<StoredToken>, now: TokenTime) {
-        let mut deadlines = HashMap::new();
-        for token in &tokens {
-            let Some(expires) = token.expires else { continue };
-            let left = expires.saturating_sub(now.since_1970).min(expires.saturating_sub(token.created));
-            let known = self.deadlines.get(&token.id).copied();
-            deadlines.insert(token.id.clone(), known.unwrap_or(now.since_boot.saturating_add(left)));
-        }
-        *self = Self { stamp, tokens, deadlines };
-    }
-
-    fn works(&self, token: &StoredToken, now: TokenTime) -> bool {
-        self.deadlines.get(&token.id).is_none_or(|deadline| now.since_boot < *deadline)
-    }
-}
-
-/// Tells one version of the file from another.
-type FileStamp = Option<(u64, u64, i64, i64)>;
-
-impl TokenFile {
+impl Tokens {
     /// The tokens in this file, which need not exist.
     #[must_use]
-    pub fn new(path: PathBuf) -> Self {
-        Self { path, known: Mutex::default() }
+    pub fn in_file(path: PathBuf) -> Self {
+        Self::at(TokenPlace::File(TokenFile::new(path)))
+    }
+
+    /// The tokens of a store that several hosts share.
+    #[must_use]
+    pub fn in_store(ledger: Arc<dyn TokenLedger>) -> Self {
+        Self::at(TokenPlace::Ledger(ledger))
+    }
+
+    fn at(place: TokenPlace) -> Self {
+        Self { place, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
     }
 
     /// Makes a token.
-    pub fn add(&self, name: &str, role: ClientRole, expires: Option<u64>) -> Result<NewToken, TokenError> {
+    pub async fn add(
+        &self,
+        name: &str,
+        role: ClientRole,
+        expires: Option<u64>,
+    ) -> Result<NewToken, TokenError> {
         let made = new_token(name, role, expires, TokenKind::Client)?;
-        self.change(|tokens| {
-            tokens.push(made.stored.clone());
-            Ok(made)
-        })
+        self.store(&made.stored).await?;
+        Ok(made)
     }
 
     /// Makes a token for the web page that works for this long. Those of earlier pages that have expired are removed.
-    pub(crate) fn add_for_page(&self, life: Duration) -> Result<NewToken, TokenError> {
+    pub(crate) async fn add_for_page(&self, life: Duration) -> Result<NewToken, TokenError> {
         let now = clock::now();
         let expires = now.saturating_add(u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
         let made = new_token("web page", ClientRole::Full, Some(expires), TokenKind::Page)?;
-        self.change(|tokens| {
-            tokens.retain(|token| token.kind != TokenKind::Page || token.is_valid_at(now));
-            tokens.push(made.stored.clone());
-            Ok(made)
-        })
+        for old in self.list().await? {
+            if old.kind == TokenKind::Page && !old.is_valid_at(now) {
+                self.remove(&old.id).await?;
+            }
+        }
+        self.store(&made.stored).await?;
+        Ok(made)
     }
 
     /// Makes a token that shows one session and nothing else.
-    pub fn add_share(&self, name: &str, share: SharedSession, expires: u64) -> Result<NewToken, TokenError> {
+    pub async fn add_share(
+        &self,
+        name: &str,
+        share: SharedSession,
+        expires: u64,
+    ) -> Result<NewToken, TokenError> {
         let mut made = new_token(name, ClientRole::Observer, Some(expires), TokenKind::Share)?;
         made.stored.share = Some(share);
-        self.change(|tokens| {
-            tokens.push(made.stored.clone());
-            Ok(made)
-        })
+        self.store(&made.stored).await?;
+        Ok(made)
     }
 
-    /// Revokes a token. A running server closes its connections.
-    pub fn revoke(&self, id: &str) -> Result<StoredToken, TokenError> {
-        self.change(|tokens| match tokens.iter().position(|token| token.id == id) {
-            Some(at) => Ok(tokens.remove(at)),
-            None => Err(TokenError::Unknown(id.to_owned())),
-        })
+    /// Revokes a token. A running server closes its connections, and so do the other hosts of the store.
+    pub async fn revoke(&self, id: &str) -> Result<StoredToken, TokenError> {
+        self.remove(id).await?.ok_or_else(|| TokenError::Unknown(id.to_owned()))
     }
 
     /// All tokens, those that have expired included.
-    pub fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
-        match fs::read(&self.path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.failed(error.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(self.failed(error)),
+    pub async fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
+        match &self.place {
+            TokenPlace::File(file) => file.list(),
+            TokenPlace::Ledger(ledger) => Ok(decoded(&ledger.tokens().await?)),
+        }
+    }
+
+    async fn store(&self, token: &StoredToken) -> Result<(), TokenError> {
+        match &self.place {
+            TokenPlace::File(file) => file.change(|tokens| tokens.push(token.clone())),
+            TokenPlace::Ledger(ledger) => Ok(ledger.add_token(token.record()?).await?),
+        }
+    }
+
+    async fn remove(&self, id: &str) -> Result<Option<StoredToken>, TokenError> {
+        match &self.place {
+            TokenPlace::File(file) => file.change(|tokens| {
+                let at = tokens.iter().position(|token| token.id == id)?;
+                Some(tokens.remove(at))
+            }),
+            TokenPlace::Ledger(ledger) => {
+                let removed = ledger.remove_token(id).await?;
+                Ok(removed.as_ref().and_then(StoredToken::decode))
+            }
         }
     }
 
     /// The token with this text, if it works now.
-    pub(crate) fn check(&self, text: &str) -> Option<StoredToken> {
-        self.check_at(text, TokenTime::now())
+    pub(crate) async fn check(&self, text: &str) -> Option<StoredToken> {
+        self.check_at(text, TokenTime::now()).await
     }
 
-    fn check_at(&self, text: &str, now: TokenTime) -> Option<StoredToken> {
+    async fn check_at(&self, text: &str, now: TokenTime) -> Option<StoredToken> {
         let hash = hash_of(text);
-        let known = self.current(now);
-        let mut found = None;
-        // All of them are compared, each in constant time: the time says nothing of which one it was.
-        for token in &known.tokens {
-            if bool::from(token.hash.as_bytes().ct_eq(hash.as_bytes())) {
-                found = Some(token);
+        self.refresh(now, MOST_AGE).await;
+        let found = locked(&self.known).find(&hash, now);
+        match found {
+            Some(found) => Some(found),
+            None => {
+                self.refresh(now, MOST_AGE_OF_UNKNOWN).await;
+                locked(&self.known).find(&hash, now)
             }
         }
-        found.filter(|token| known.works(token, now)).cloned()
     }
 
     /// The ids of the tokens that work now.
-    pub(crate) fn working(&self) -> HashSet<String> {
+    pub(crate) async fn working(&self) -> HashSet<String> {
         let now = TokenTime::now();
-        let known = self.current(now);
-        let working = known.tokens.iter().filter(|token| known.works(token, now));
-        working.map(|token| token.id.clone()).collect()
+        self.refresh(now, MOST_AGE).await;
+        locked(&self.known).working(now)
     }
 
-    /// The tokens, read again if the file has changed. A file that cannot be read has none.
-    fn current(&self, now: TokenTime) -> MutexGuard<'_, KnownTokens> {
-        let stamp = stamp_of(&self.path);
+    /// Whether the store did not say which tokens there are when it was asked last: one that is not known may be right.
+    pub(crate) fn cannot_be_read(&self) -> bool {
+        let known = locked(&self.known);
+        known.asked_at != known.read_at
+    }
+
+    /// Reads the tokens again, if the file has changed or what was read of the store is too old.
+    async fn refresh(&self, now: TokenTime, most_age: u64) {
+        match &self.place {
+            TokenPlace::File(file) => self.refresh_from_file(file, now),
+            TokenPlace::Ledger(ledger) => self.refresh_from_store(ledger.as_ref(), now, most_age).await,
+        }
+    }
+
+    /// A file that cannot be read has no tokens.
+    fn refresh_from_file(&self, file: &TokenFile, now: TokenTime) {
+        let stamp = file.stamp();
         let mut known = locked(&self.known);
         if known.stamp != stamp || stamp.is_none() {
-            let tokens = self.list().unwrap_or_else(|error| {
+            let tokens = file.list().unwrap_or_else(|error| {
                 tracing::error!("{}", rethread::wire::with_causes(&error));
                 Vec::new()
             });
-            known.replace(stamp, tokens, now);
+            known.replace(tokens, now);
+            known.stamp = stamp;
         }
-        known
     }
 
-    /// Replaces the file as a whole, one process at a time.
-    fn change<T>(
-        &self,
-        change: impl FnOnce(&mut Vec<StoredToken>) -> Result<T, TokenError>,
-    ) -> Result<T, TokenError> {
-        let failed = |error| self.failed(error);
-        let private =
-            |path: &Path| OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-        let lock: File = private(&self.path.with_extension("lock")).map_err(failed)?;
-        lock.lock().map_err(failed)?;
-        let mut tokens = self.list()?;
-        let outcome = change(&mut tokens)?;
-        let next = self.path.with_extension("new");
-        let mut file = private(&next).map_err(failed)?;
-        let text = serde_json::to_vec_pretty(&tokens).map_err(|error| failed(error.into()))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
-        fs::rename(&next, &self.path).map_err(failed)?;
-        Ok(outcome)
+    /// A store that does not answer has the tokens that it had, for a while.
+    async fn refresh_from_store(&self, ledger: &dyn TokenLedger, now: TokenTime, most_age: u64) {
+        let _reading = self.reading.lock().await;
+        let is_recent =
+            |at: Option<u64>, age: u64| at.is_some_and(|at| now.since_boot < at.saturating_add(age));
+        if is_recent(locked(&self.known).asked_at, most_age) {
+            return;
+        }
+        let read = tokio::time::timeout(READ_LIMIT, ledger.tokens()).await;
+        let mut known = locked(&self.known);
+        known.asked_at = Some(now.since_boot);
+        match read {
+            Ok(Ok(records)) => {
+                known.replace(decoded(&records), now);
+                known.read_at = Some(now.since_boot);
+            }
+            Ok(Err(_)) | Err(_) => {
+                if let Ok(Err(error)) = read {
+                    tracing::warn!("{}", rethread::wire::with_causes(&error));
+                }
+                if !is_recent(known.read_at, MOST_SILENCE) {
+                    known.replace(Vec::new(), now);
+                }
+            }
+        }
     }
+}
 
-    fn failed(&self, source: io::Error) -> TokenError {
-        TokenError::Io { path: self.path.clone(), source }
-    }
+fn decoded(records: &[TokenRecord]) -> Vec<StoredToken> {
+    records.iter().filter_map(StoredToken::decode).collect()
 }
 
 fn new_token(
@@ -337,79 +381,149 @@ pub(crate) fn hash_of(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn stamp_of(path: &Path) -> FileStamp {
-    let found = fs::metadata(path).ok()?;
-    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+
+    use rethread::store::StoreFuture;
+
     use super::*;
 
-    fn file() -> (tempfile::TempDir, TokenFile) {
+    fn file() -> (tempfile::TempDir, Tokens) {
         let folder = tempfile::tempdir().unwrap();
-        let file = TokenFile::new(folder.path().join("tokens.json"));
+        let file = Tokens::in_file(path(folder.path()));
         (folder, file)
     }
 
-    #[test]
-    fn a_token_works_until_it_is_revoked_and_its_text_is_not_stored() {
+    fn path(folder: &Path) -> PathBuf {
+        folder.join("tokens.json")
+    }
+
+    /// A store that can be away.
+    #[derive(Default)]
+    struct Shared {
+        records: Mutex<Vec<TokenRecord>>,
+        away: Mutex<bool>,
+    }
+
+    impl TokenLedger for Shared {
+        fn tokens(&self) -> StoreFuture<'_, Vec<TokenRecord>> {
+            if *locked(&self.away) {
+                return Box::pin(std::future::pending());
+            }
+            Box::pin(std::future::ready(Ok(locked(&self.records).clone())))
+        }
+
+        fn add_token(&self, token: TokenRecord) -> StoreFuture<'_, ()> {
+            locked(&self.records).push(token);
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn remove_token(&self, id: &str) -> StoreFuture<'_, Option<TokenRecord>> {
+            let mut records = locked(&self.records);
+            let at = records.iter().position(|record| record.id == id);
+            Box::pin(std::future::ready(Ok(at.map(|at| records.remove(at)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_works_until_it_is_revoked_and_its_text_is_not_stored() {
         let (folder, file) = file();
-        assert_eq!(file.check("anything"), None);
-        let made = file.add("phone", ClientRole::Observer, None).unwrap();
-        let other = file.add("laptop", ClientRole::Full, None).unwrap();
-        assert_eq!(file.check(&made.text), Some(made.stored.clone()));
-        assert_eq!(file.check(&made.text).unwrap().client_role(), ClientRole::Observer);
-        assert_eq!(file.check(&made.text[1..]), None);
-        assert_eq!(file.check(&made.stored.hash), None, "what is stored is no token");
+        assert_eq!(file.check("anything").await, None);
+        let made = file.add("phone", ClientRole::Observer, None).await.unwrap();
+        let other = file.add("laptop", ClientRole::Full, None).await.unwrap();
+        assert_eq!(file.check(&made.text).await, Some(made.stored.clone()));
+        assert_eq!(file.check(&made.text).await.unwrap().client_role(), ClientRole::Observer);
+        assert_eq!(file.check(&made.text[1..]).await, None);
+        assert_eq!(file.check(&made.stored.hash).await, None, "what is stored is no token");
         let path = folder.path().join("tokens.json");
         assert!(!fs::read_to_string(&path).unwrap().contains(&made.text));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        file.revoke(&made.stored.id).unwrap();
-        assert_eq!(file.check(&made.text), None);
-        assert_eq!(file.working(), HashSet::from([other.stored.id]));
-        assert!(matches!(file.revoke("00000000"), Err(TokenError::Unknown(_))));
+        file.revoke(&made.stored.id).await.unwrap();
+        assert_eq!(file.check(&made.text).await, None);
+        assert_eq!(file.working().await, HashSet::from([other.stored.id]));
+        assert!(matches!(file.revoke("00000000").await, Err(TokenError::Unknown(_))));
     }
 
-    #[test]
-    fn a_token_expires_and_another_process_sees_changes() {
-        let (_folder, file) = file();
+    #[tokio::test]
+    async fn a_token_expires_and_another_process_sees_changes() {
+        let (folder, file) = file();
         let past = file.add("old", ClientRole::Full, Some(clock::now() - 1)).unwrap();
         let future = file.add("new", ClientRole::Full, Some(clock::now() + 60_000)).unwrap();
-        assert_eq!(file.check(&past.text), None);
-        assert!(file.check(&future.text).is_some());
-        let other = TokenFile::new(file.path.clone());
-        other.revoke(&future.stored.id).unwrap();
-        assert_eq!(file.check(&future.text), None);
+        assert_eq!(file.check(&past.text).await, None);
+        assert!(file.check(&future.text).await.is_some());
+        let other = Tokens::in_file(path(folder.path()));
+        other.revoke(&future.stored.id).await.unwrap();
+        assert_eq!(file.check(&future.text).await, None);
     }
 
-    #[test]
-    fn a_clock_that_jumps_ends_no_token_early_and_keeps_none_for_ever() {
+    #[tokio::test]
+    async fn a_clock_that_jumps_ends_no_token_early_and_keeps_none_for_ever() {
         const HOUR: u64 = 3_600_000;
-        let (_folder, file) = file();
+        let (folder, file) = file();
         let start = TokenTime { since_1970: clock::now(), since_boot: 5 * HOUR };
-        let made = file.add("x", ClientRole::Full, Some(start.since_1970 + 2 * HOUR)).unwrap();
-        let works = |file: &TokenFile, since_1970, since_boot| {
-            file.check_at(&made.text, TokenTime { since_1970, since_boot }).is_some()
+        let made = file.add("x", ClientRole::Full, Some(start.since_1970 + 2 * HOUR)).await.unwrap();
+        let works = async |file: &Tokens, since_1970, since_boot| {
+            file.check_at(&made.text, TokenTime { since_1970, since_boot }).await.is_some()
         };
-        assert!(works(&file, start.since_1970, start.since_boot));
-        assert!(works(&file, start.since_1970 + 1000 * HOUR, start.since_boot + HOUR), "set forward");
-        assert!(works(&file, 0, start.since_boot + HOUR), "set back");
-        assert!(!works(&file, 0, start.since_boot + 2 * HOUR), "its time is over, whatever the clock shows");
+        assert!(works(&file, start.since_1970, start.since_boot).await);
+        assert!(works(&file, start.since_1970 + 1000 * HOUR, start.since_boot + HOUR).await, "set forward");
+        assert!(works(&file, 0, start.since_boot + HOUR).await, "set back");
+        assert!(
+            !works(&file, 0, start.since_boot + 2 * HOUR).await,
+            "its time is over, whatever the clock shows"
+        );
         // The clock stood at 1970 when the server started: it works for as long as it was made for.
-        let restarted = TokenFile::new(file.path.clone());
-        assert!(works(&restarted, 0, HOUR) && works(&restarted, 0, 3 * HOUR - 1000));
-        assert!(!works(&restarted, 0, 3 * HOUR + 1000));
-        let late = TokenFile::new(file.path.clone());
-        assert!(!works(&late, start.since_1970 + 2 * HOUR, HOUR), "it had expired before");
+        let restarted = Tokens::in_file(path(folder.path()));
+        assert!(works(&restarted, 0, HOUR).await && works(&restarted, 0, 3 * HOUR - 1000).await);
+        assert!(!works(&restarted, 0, 3 * HOUR + 1000).await);
+        let late = Tokens::in_file(path(folder.path()));
+        assert!(!works(&late, start.since_1970 + 2 * HOUR, HOUR).await, "it had expired before");
     }
 
-    #[test]
-    fn an_unknown_role_may_only_look() {
-        let (_folder, file) = file();
-        let made = file.add("x", ClientRole::Full, None).unwrap();
-        let text = fs::read_to_string(&file.path).unwrap().replace("\"full\"", "\"everything\"");
-        fs::write(&file.path, text).unwrap();
-        assert_eq!(file.check(&made.text).unwrap().client_role(), ClientRole::Observer);
+    #[tokio::test]
+    async fn an_unknown_role_may_only_look() {
+        let (folder, file) = file();
+        let made = file.add("x", ClientRole::Full, None).await.unwrap();
+        let text = fs::read_to_string(&path(folder.path())).unwrap().replace("\"full\"", "\"everything\"");
+        fs::write(&path(folder.path()), text).unwrap();
+        assert_eq!(file.check(&made.text).await.unwrap().client_role(), ClientRole::Observer);
+    }
+
+    #[tokio::test]
+    async fn hosts_that_share_a_store_know_the_same_tokens() {
+        let shared = Arc::new(Shared::default());
+        let [one, other] = [(); 2].map(|()| Tokens::in_store(shared.clone()));
+        let at = |since_boot| TokenTime { since_1970: clock::now(), since_boot };
+        assert_eq!(other.check_at("anything", at(1000)).await, None);
+        let made = one.add("phone", ClientRole::Full, None).await.unwrap();
+        assert!(!locked(&shared.records)[0].record.contains(&made.text), "its text is not stored");
+        assert_eq!(other.check_at(&made.text, at(1050)).await, None, "guesses do not keep the store busy");
+        assert_eq!(other.check_at(&made.text, at(1100)).await, Some(made.stored.clone()));
+        one.revoke(&made.stored.id).await.unwrap();
+        assert!(other.check_at(&made.text, at(2050)).await.is_some());
+        assert_eq!(
+            other.check_at(&made.text, at(2100)).await,
+            None,
+            "a revoked token works for a second at most"
+        );
+    }
+
+    #[tokio::test]
+    async fn tokens_of_a_store_that_is_away_work_for_a_minute() {
+        let shared = Arc::new(Shared::default());
+        let tokens = Tokens::in_store(shared.clone());
+        let made = tokens.add("phone", ClientRole::Full, None).await.unwrap();
+        let works = async |since_boot| {
+            tokens.check_at(&made.text, TokenTime { since_1970: 0, since_boot }).await.is_some()
+        };
+        assert!(works(1000).await);
+        *locked(&shared.away) = true;
+        assert!(works(60_900).await);
+        assert!(!works(61_950).await);
+        *locked(&shared.away) = false;
+        assert!(works(63_000).await);
     }
 }

@@ -15,10 +15,10 @@ use crate::agent::process::GuardianCommand;
 use crate::connection::{Connection, ConnectionDeps};
 use crate::live_session::SessionDeps;
 use crate::news::NewsDesk;
-use crate::registry::Registry;
+use crate::registry::{Registry, STOPPED};
 pub use crate::secret::Redaction;
 use crate::secret::Secrets;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
@@ -206,10 +206,18 @@ impl Server {
         Connection::serve(deps, transport, stop).await;
     }
 
-    /// Takes no new work from now on, and waits until no turn runs that can make progress, or until the limit. Turns that
-    /// wait for an answer are waited for as long as a client is there to give it.
+    /// Takes no new work from now on, and lets each session go when no turn of it runs that can make progress. Returns when all
+    /// are, or at the limit. Turns that wait for an answer are waited for as long as a client is there to give it.
     pub async fn drain(&self, limit: Duration) {
         self.deps.registry.drain(limit).await;
+    }
+
+    /// Returns whether the store answers.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn check_store(&self) -> Result<(), StoreError> {
+        self.deps.store.find(&SessionId::from("")).await.map(|_| ())
     }
 
     /// What each live session is doing.
@@ -251,7 +259,7 @@ impl Server {
     /// Ends all sessions, also those that no client follows. Returns when their journals are settled and their agents
     /// have been released.
     pub async fn shut_down(&self) {
-        self.deps.registry.end_all("the server stopped").await;
+        self.deps.registry.end_all(STOPPED).await;
     }
 }
 

@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 use rethread::clock;
-use rethread_http::{SharedSession, StoredToken, TokenFile};
+use rethread_http::{SharedSession, StoredToken, Tokens};
 use serde_json::{Value, json};
 
-use super::token::{failure, validity};
+use super::token::validity;
 use crate::changes::{JsonOption, ReportForm, report};
 use crate::failure::{ExitCode, Failure};
 use crate::output::escape::visible;
@@ -17,6 +17,7 @@ use crate::serving::find::{FoundServer, other_answer};
 use crate::serving::handshake::{Answer, Ask};
 use crate::stored_sessions::with_store;
 use crate::time_span::TimeSpan;
+use crate::tokens::{failure, with_tokens};
 
 /// Options of `share`.
 #[derive(Debug, Args)]
@@ -62,16 +63,19 @@ enum ShareAction {
 /// Makes a link, or runs one of the actions.
 pub(crate) fn run(args: &ShareArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
-    let tokens = TokenFile::new(paths.tokens());
     match &args.action {
-        None => new(&tokens, &args.new),
-        Some(ShareAction::List { json }) => list(&tokens, json.form()),
-        Some(ShareAction::Revoke { id, json }) => revoke(&tokens, id, json.form()),
+        None => new(&paths, &args.new),
+        Some(ShareAction::List { json }) => {
+            with_tokens(&paths, async |tokens| list(&tokens, json.form()).await)
+        }
+        Some(ShareAction::Revoke { id, json }) => {
+            with_tokens(&paths, async |tokens| revoke(&tokens, id, json.form()).await)
+        }
     }
 }
 
 /// Prints the link alone, so that a script can take it; what it shows is for people.
-fn new(tokens: &TokenFile, share: &NewShare) -> Result<(), Failure> {
+fn new(paths: &Paths, share: &NewShare) -> Result<(), Failure> {
     let row = with_store(async |store| share.session.resolve(store.as_ref()).await)?;
     let base = match &share.url {
         Some(url) => checked(url)?,
@@ -81,7 +85,8 @@ fn new(tokens: &TokenFile, share: &NewShare) -> Result<(), Failure> {
     let title = row.title.as_ref().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty());
     let name = title.unwrap_or(row.id.as_str()).to_owned();
     let expires = clock::now().saturating_add(share.expires.0);
-    let made = tokens.add_share(&name, shared, expires).map_err(failure)?;
+    let made =
+        with_tokens(paths, async |tokens| tokens.add_share(&name, shared, expires).await.map_err(failure))?;
     let secrets = match share.no_redact {
         true => ", with all secrets that are in it",
         false => "; what looks like a key, a token or a password is replaced",
@@ -120,8 +125,8 @@ fn listening() -> Result<String, Failure> {
     }
 }
 
-fn list(tokens: &TokenFile, form: ReportForm) -> Result<(), Failure> {
-    let tokens = tokens.list().map_err(failure)?;
+async fn list(tokens: &Tokens, form: ReportForm) -> Result<(), Failure> {
+    let tokens = tokens.list().await.map_err(failure)?;
     let now = clock::now();
     let shares: Vec<(&StoredToken, &SharedSession)> =
         tokens.iter().filter_map(|token| Some((token, token.share.as_ref()?))).collect();
@@ -151,13 +156,13 @@ fn document(token: &StoredToken, share: &SharedSession, now: u64) -> Value {
     })
 }
 
-fn revoke(tokens: &TokenFile, id: &str, form: ReportForm) -> Result<(), Failure> {
-    let known = tokens.list().map_err(failure)?;
+async fn revoke(tokens: &Tokens, id: &str, form: ReportForm) -> Result<(), Failure> {
+    let known = tokens.list().await.map_err(failure)?;
     if !known.iter().any(|token| token.id == id && token.share.is_some()) {
         return Err(Failure::new(ExitCode::NotFound, format!("no link has the id {id}"))
             .hint("`rethread share list` shows the links"));
     }
-    let token = tokens.revoke(id).map_err(failure)?;
+    let token = tokens.revoke(id).await.map_err(failure)?;
     let sentence = format!("Revoked the link to {} ({}).", visible(&token.name), visible(&token.id));
     report(form, &sentence, &json!({"id": token.id, "revoked": true}))
 }

@@ -3,16 +3,17 @@
 use clap::{Args, Subcommand, ValueEnum};
 use rethread::clock;
 use rethread::server::ClientRole;
-use rethread_http::{StoredToken, TokenError, TokenFile};
+use rethread_http::{StoredToken, Tokens};
 use serde_json::{Value, json};
 
 use crate::changes::{JsonOption, ReportForm, report};
-use crate::failure::{ExitCode, Failure};
+use crate::failure::Failure;
 use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::stream::print;
 use crate::paths::Paths;
 use crate::time_span::TimeSpan;
+use crate::tokens::{failure, with_tokens};
 
 /// Options of `token`.
 #[derive(Debug, Args)]
@@ -59,29 +60,30 @@ enum TokenRole {
 /// Runs one of the actions.
 pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
-    let tokens = TokenFile::new(paths.tokens());
-    match &args.action {
+    if matches!(args.action, TokenAction::New { .. }) {
+        paths.make_data()?;
+    }
+    with_tokens(&paths, async |tokens| match &args.action {
         TokenAction::New { name, role, expires } => {
-            paths.make_data()?;
             let role = match role {
                 TokenRole::Full => ClientRole::Full,
                 TokenRole::Observer => ClientRole::Observer,
             };
             let expires = expires.map(|span| clock::now().saturating_add(span.0));
-            new(&tokens, name, role, expires)
+            new(&tokens, name, role, expires).await
         }
-        TokenAction::List { json } => list(&tokens, json.form()),
+        TokenAction::List { json } => list(&tokens, json.form()).await,
         TokenAction::Revoke { id, json } => {
-            let token = tokens.revoke(id).map_err(failure)?;
+            let token = tokens.revoke(id).await.map_err(failure)?;
             let sentence = format!("Revoked {} ({}).", visible(&token.name), visible(&token.id));
             report(json.form(), &sentence, &json!({"id": token.id, "revoked": true}))
         }
-    }
+    })
 }
 
 /// Prints the token alone, so that a script can take it; what it is worth is for people.
-fn new(tokens: &TokenFile, name: &str, role: ClientRole, expires: Option<u64>) -> Result<(), Failure> {
-    let made = tokens.add(name, role, expires).map_err(failure)?;
+async fn new(tokens: &Tokens, name: &str, role: ClientRole, expires: Option<u64>) -> Result<(), Failure> {
+    let made = tokens.add(name, role, expires).await.map_err(failure)?;
     let worth = match role {
         ClientRole::Full => {
             "Whoever has this token can prompt agents and allow their commands: it is worth a shell as your user.\n\
@@ -96,8 +98,8 @@ fn new(tokens: &TokenFile, name: &str, role: ClientRole, expires: Option<u64>) -
     print(&format!("{}\n", made.text))
 }
 
-fn list(tokens: &TokenFile, form: ReportForm) -> Result<(), Failure> {
-    let tokens = tokens.list().map_err(failure)?;
+async fn list(tokens: &Tokens, form: ReportForm) -> Result<(), Failure> {
+    let tokens = tokens.list().await.map_err(failure)?;
     let now = clock::now();
     match form {
         ReportForm::Json => {
@@ -128,16 +130,5 @@ pub(super) fn validity(token: &StoredToken, now: u64) -> String {
         None => "until it is revoked".to_owned(),
         Some(at) if token.is_valid_at(now) => format!("until {}", clock::rfc3339(at)),
         Some(at) => format!("expired {}", clock::rfc3339(at)),
-    }
-}
-
-pub(super) fn failure(error: TokenError) -> Failure {
-    let message = rethread::wire::with_causes(&error);
-    match error {
-        TokenError::Unknown(_) => {
-            Failure::new(ExitCode::NotFound, message).hint("`rethread token list` shows the tokens")
-        }
-        TokenError::Io { .. } => Failure::plain(&message).hint("check the file and its folder"),
-        TokenError::NoRandomness => Failure::plain(&message),
     }
 }

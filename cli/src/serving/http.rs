@@ -1,5 +1,6 @@
 //! HTTP for a server: where it listens, and which agents its clients may use.
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +12,10 @@ use rethread::agent::process::AgentCommand;
 use rethread::lock::locked;
 use rethread::secret::Secrets;
 use rethread::server::{RemoteRules, Server};
-use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TokenFile, tls_acceptor};
+use rethread_http::{
+    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TlsAcceptor, answer_while_starting,
+    tls_acceptor,
+};
 use tokio::net::TcpListener;
 
 use super::page::EmbeddedPage;
@@ -21,6 +25,7 @@ use crate::config;
 use crate::failure::{ExitCode, Failure};
 use crate::paths::Paths;
 use crate::server_parts::ServerParts;
+use crate::tokens;
 
 /// What the command line says of HTTP.
 #[derive(Clone, Debug)]
@@ -44,6 +49,19 @@ pub(crate) enum PlainHttp {
     Loopback,
     /// On any network.
     Anywhere,
+}
+
+/// A port that is taken, and TLS for it.
+pub(crate) struct BoundHttp {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl BoundHttp {
+    /// Says that the server is not ready, as long as it is polled.
+    pub(crate) async fn wait(&self) -> Infallible {
+        answer_while_starting(&self.listener, self.tls.as_ref()).await
+    }
 }
 
 /// A listener, and its address for people.
@@ -86,15 +104,8 @@ impl HttpOptions {
             .hint("give --tls-cert and --tls-key, or read what --insecure-plain-http means"))
     }
 
-    /// Begins to listen.
-    pub(crate) async fn listen(
-        &self,
-        server: &Server,
-        parts: &ServerParts,
-        paths: &Paths,
-        settings: Arc<Mutex<ServeSettings>>,
-        most_clients: usize,
-    ) -> Result<ListeningHttp, Failure> {
+    /// Takes the port.
+    pub(crate) async fn bind(&self) -> Result<BoundHttp, Failure> {
         let tls = match &self.tls {
             Some((certificate, key)) => {
                 let acceptor = tls_acceptor(certificate, key);
@@ -104,6 +115,19 @@ impl HttpOptions {
         };
         let listener =
             TcpListener::bind(self.address).await.map_err(|error| not_bound(self.address, &error))?;
+        Ok(BoundHttp { listener, tls })
+    }
+
+    /// Begins to serve.
+    pub(crate) fn listen(
+        &self,
+        BoundHttp { listener, tls }: BoundHttp,
+        server: &Server,
+        parts: &ServerParts,
+        paths: &Paths,
+        settings: Arc<Mutex<ServeSettings>>,
+        most_clients: usize,
+    ) -> Result<ListeningHttp, Failure> {
         let bound = listener.local_addr()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let agents = NamedAgents {
@@ -118,7 +142,7 @@ impl HttpOptions {
             tls,
             server.clone(),
             Guard::new(bound.ip(), &self.hosts, &self.origins),
-            Arc::new(TokenFile::new(paths.tokens())),
+            Arc::new(tokens::of_store(parts.store.clone(), paths)),
             Arc::new(agents),
             HttpConfig { most_clients, page: Some(Arc::new(EmbeddedPage)), ..HttpConfig::default() },
         );

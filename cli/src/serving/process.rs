@@ -9,6 +9,7 @@ use rethread::clock;
 use rethread::lock::locked;
 use rethread::secret::Secrets;
 use rethread::server::{Config, Server, WhenUnattended};
+use rethread::store::{OpenOutcome, StoreError};
 use rethread::transport::local_socket::{LocalListener, LocalSocketError};
 use rethread_core::Millis;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use super::accept::{self, ClientCount};
 use super::address::socket_path;
 use super::handshake::ServerState;
-use super::http::{HttpOptions, ListeningHttp, ReachedHttp};
+use super::http::{BoundHttp, HttpOptions, ListeningHttp, ReachedHttp};
 use super::notify;
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
@@ -102,6 +103,16 @@ impl ServeShared {
         });
     }
 
+    /// Begins to end, with another time for the turns that run. One that ends already keeps its time.
+    pub(crate) fn drain(&self, limit: Duration) {
+        self.stage.send_modify(|stage| {
+            if *stage == Stage::Running {
+                locked(&self.settings).stop_limit = limit;
+                *stage = Stage::Draining;
+            }
+        });
+    }
+
     /// Ready when connections are closed.
     pub(crate) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         self.reached(Stage::Closing)
@@ -127,17 +138,19 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
     let (parts, opened) = ServerParts::prepare_shared(&paths, config, options.log_level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        opened.wait().await?;
+        let bound = match &options.http {
+            Some(http) => Some(http.bind().await?),
+            None => None,
+        };
+        wait_for_store(opened, bound.as_ref()).await?;
         let socket = options.socket.clone().unwrap_or_else(|| socket_path(&paths));
         let listener = LocalListener::bind(&socket).map_err(not_bound)?;
         let server = parts.server();
         let settings = Arc::new(Mutex::new(settings));
-        let http = match &options.http {
-            Some(http) => {
-                Some(http.listen(&server, &parts, &paths, settings.clone(), options.most_clients).await?)
-            }
-            None => None,
+        let listen = |(http, bound): (&HttpOptions, BoundHttp)| {
+            http.listen(bound, &server, &parts, &paths, settings.clone(), options.most_clients)
         };
+        let http = options.http.as_ref().zip(bound).map(listen).transpose()?;
         let registered = Registered {
             pid: std::process::id(),
             socket: Some(listener.path().to_owned()),
@@ -171,6 +184,20 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
     // Blocking reads of nobody may hold the process.
     runtime.shutdown_timeout(CLOSE_LIMIT);
     outcome
+}
+
+/// Waits until the store is open. Whoever asks meanwhile is told that the server is not ready.
+async fn wait_for_store(opened: OpenOutcome, http: Option<&BoundHttp>) -> Result<(), StoreError> {
+    let telling = async {
+        match http {
+            Some(http) => http.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        opened = opened.wait() => opened,
+        never = telling => match never {},
+    }
 }
 
 fn announce(shared: &ServeShared) -> Result<(), Failure> {

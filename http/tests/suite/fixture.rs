@@ -14,7 +14,7 @@ use rethread::agent::host::AgentSource;
 use rethread::edge::Version;
 use rethread::server::{ClientRole, RemoteRules, StdioServers, WhenUnattended};
 use rethread_http::{
-    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, TokenFile, tls_acceptor,
+    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, Tokens, tls_acceptor,
 };
 use rethread_testkit::agent::ScriptedAgent;
 use rethread_testkit::client::Client;
@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// A listener.
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
-    pub(crate) tokens: Arc<TokenFile>,
+    pub(crate) tokens: Arc<Tokens>,
     /// A token that may do everything.
     pub(crate) token: String,
     /// A directory in which sessions may be opened.
@@ -72,8 +72,8 @@ impl Listening {
         let world = World::of(pairing).set(|config| config.when_unattended = WhenUnattended::Keep);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let tokens = Arc::new(TokenFile::new(folder.path().join("tokens.json")));
-        let token = tokens.add("test", ClientRole::Full, None).expect("a token can be made").text;
+        let tokens = Arc::new(Tokens::in_file(folder.path().join("tokens.json")));
+        let token = tokens.add("test", ClientRole::Full, None).await.expect("a token can be made").text;
         let guard = Guard::new(address.ip(), &[], &["https://app.example".to_owned()]);
         let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
         let http =

@@ -78,7 +78,7 @@ async fn numbers_of_sessions_clients_turns_and_errors_and_no_names() {
 #[tokio::test]
 async fn an_observer_may_read_them() {
     let listening = Listening::start(Version::V1).await;
-    let token = listening.tokens.add("looks", ClientRole::Observer, None).expect("it can be made").text;
+    let token = listening.tokens.add("looks", ClientRole::Observer, None).await.expect("it can be made").text;
     let bearer = format!("Bearer {token}");
     assert_eq!(listening.status("GET", "/metrics", &[("authorization", &bearer)]).await, 200);
 }

@@ -159,10 +159,10 @@ async fn a_code_is_exchanged_once_for_a_token_that_can_be_listed_and_revoked() {
     let why = json_of(again).await;
     assert!(why["error"].as_str().is_some_and(|why| why.contains("rethread web")), "{why}");
 
-    let listed = listening.tokens.list().expect("they can be read");
+    let listed = listening.tokens.list().await.expect("they can be read");
     let page = listed.iter().find(|token| token.kind == TokenKind::Page).expect("it is listed");
     assert_eq!((page.name.as_str(), page.client_role()), ("web page", ClientRole::Full));
-    listening.tokens.revoke(&page.id).expect("it is there");
+    listening.tokens.revoke(&page.id).await.expect("it is there");
     assert_eq!(listening.status("GET", "/readyz", &[("authorization", &bearer)]).await, 401);
 }
 
@@ -175,7 +175,7 @@ async fn tokens_of_earlier_pages_are_removed_when_they_have_expired() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let kinds: Vec<_> =
-        listening.tokens.list().expect("they can be read").iter().map(|one| one.kind).collect();
+        listening.tokens.list().await.expect("they can be read").iter().map(|one| one.kind).collect();
     assert_eq!(kinds, [TokenKind::Client, TokenKind::Page, TokenKind::Page]);
 }
 

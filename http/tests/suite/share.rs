@@ -28,7 +28,7 @@ async fn a_link_shows_one_session_without_its_secrets_and_nothing_else() {
     owner.prompt(&hidden, "say hidden").await;
     let share = SharedSession { session: shown.clone(), redact: true };
     let expires = rethread::clock::now() + 60_000;
-    let token = listening.tokens.add_share("demo", share, expires).expect("it can be made").text;
+    let token = listening.tokens.add_share("demo", share, expires).await.expect("it can be made").text;
 
     for query in ["", "?role=full", "?agent=scripted"] {
         let (client, answer) = connected(&listening, &token, query).await;
@@ -62,7 +62,7 @@ async fn a_link_shows_one_session_without_its_secrets_and_nothing_else() {
     let headers = [("authorization", bearer.as_str())];
     assert_eq!(listening.status("GET", "/metrics", &headers).await, 403);
     assert_eq!(listening.status("GET", "/readyz", &headers).await, 200);
-    let id = listening.tokens.list().expect("they can be read")[1].id.clone();
-    listening.tokens.revoke(&id).expect("it is there");
+    let id = listening.tokens.list().await.expect("they can be read")[1].id.clone();
+    listening.tokens.revoke(&id).await.expect("it is there");
     assert_eq!(listening.status("GET", "/readyz", &headers).await, 401);
 }

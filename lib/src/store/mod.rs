@@ -29,6 +29,7 @@ mod segment;
 pub(crate) mod state;
 mod text_form;
 mod texts;
+mod tokens;
 
 pub use database_problem::DatabaseProblem;
 pub use imports::{DriftCount, ImportLedger, ImportProgress, ImportRecord};
@@ -36,6 +37,7 @@ pub use open_outcome::OpenOutcome;
 pub use page::Page;
 pub use search::{IndexProgress, MAX_HITS, ProgressCallback, SearchHit, SearchPage, SearchQuery};
 pub use state::read_state;
+pub use tokens::{TokenLedger, TokenRecord};
 
 /// The result of a store's method, when it is there.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -66,12 +68,8 @@ pub trait Store: ImportLedger + Send + Sync + 'static {
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page>;
 
     /// Finds where a read begins that shows what comes before an entry: about `budget` bytes before it, or at `Seq(0)` if
-    /// there is less. Parts that are stored as a whole count as a whole. Needs no ownership. This default is correct, but
-    /// has the reader begin at the start of every journal.
-    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
-        let _ = (session, before, budget);
-        Box::pin(std::future::ready(Ok(Seq(0))))
-    }
+    /// there is less. Parts that are stored as a whole count as a whole. Needs no ownership.
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq>;
 
     /// Reads as [`Store::read`] does and passes the page to `visit`. A store that reads on a thread that may block calls it
     /// there, so that reading and using a page needs one change of threads.
@@ -163,6 +161,11 @@ pub trait Store: ImportLedger + Send + Sync + 'static {
 
     /// Until when the agents of this process may run, if the leases of the store expire.
     fn host_deadline(&self) -> Option<HostDeadline> {
+        None
+    }
+
+    /// The tokens that this store has for all its hosts. Nothing for a store of one machine, which has them in a file.
+    fn shared_tokens(self: Arc<Self>) -> Option<Arc<dyn TokenLedger>> {
         None
     }
 

@@ -7,7 +7,8 @@ use super::fault::PgFault;
 use crate::store::{DatabaseProblem, StoreError};
 
 /// The steps, each with the version that it results in.
-const STEPS: [(i64, &str); 1] = [(1, include_str!("migrations/0001_store.sql"))];
+const STEPS: [(i64, &str); 2] =
+    [(1, include_str!("migrations/0001_store.sql")), (2, include_str!("migrations/0002_tokens.sql"))];
 
 /// The latest version of the schema.
 pub(super) const LATEST_VERSION: i64 = STEPS[STEPS.len() - 1].0;

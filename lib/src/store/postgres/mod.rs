@@ -5,6 +5,8 @@
 //! the thread that all of it runs on. Appends are in `append` and `writer`, ownership in `ownership`, deleting in `removal`,
 //! searching in `search`. `inspect` is for `rethread doctor`.
 
+use std::sync::Arc;
+
 use rethread_core::{Millis, Seq, SessionId};
 
 pub use self::address::{AddressError, PostgresAddress};
@@ -15,7 +17,7 @@ use super::open_outcome::not_opened;
 use super::{
     Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, OpenOutcome, Page,
     ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store,
-    StoreError, StoreFuture, Stub,
+    StoreError, StoreFuture, Stub, TokenLedger,
 };
 use crate::host_deadline::HostDeadline;
 
@@ -35,9 +37,11 @@ mod read;
 mod removal;
 mod row;
 mod search;
+mod seek;
 mod store_thread;
 mod text_column;
 mod tls;
+mod tokens;
 mod writer;
 
 /// A store in a PostgreSQL database. Each store is a separate host, even within one process.
@@ -109,6 +113,11 @@ impl Store for PostgresStore {
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
         let session = session.clone();
         self.call(async move |store| store.read(session, from, budget).await)
+    }
+
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
+        let session = session.clone();
+        self.call(async move |store| store.seek_back(session, before, budget).await)
     }
 
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
@@ -195,6 +204,10 @@ impl Store for PostgresStore {
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
         let (agent, stubs) = (agent.to_owned(), stubs.to_vec());
         self.call(async move |store| store.add_stubs(agent, stubs).await)
+    }
+
+    fn shared_tokens(self: Arc<Self>) -> Option<Arc<dyn TokenLedger>> {
+        Some(self)
     }
 
     fn host_deadline(&self) -> Option<HostDeadline> {

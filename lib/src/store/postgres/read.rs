@@ -62,12 +62,10 @@ impl OpenDatabase {
 }
 
 async fn page(tx: &Transaction<'_>, session: &SessionId, from: Seq, budget: usize) -> Result<Page, PgFault> {
-    let found = rows(tx, LAYERS, &[&to_column(session.as_str())]).await?;
-    let head = found.first().ok_or_else(|| StoreError::Unknown(session.clone()))?;
-    let head = seq_from_sql(head.get(2));
+    let layers = layers(tx, session).await?;
+    let head = layers.first().map_or(Seq(0), |layer| layer.upto);
     let mut page = PageBuilder::new(session, budget);
-    for row in found.iter().rev() {
-        let layer = layer(row);
+    for layer in layers.into_iter().rev() {
         if layer.upto > layer.after && layer.upto >= from {
             let mut reader = RowLayerReader { tx, position: from.max(layer.after.next()), layer, budget };
             if reader.fill(&mut page).await? == PageProgress::Page {
@@ -93,6 +91,15 @@ pub(super) async fn own_page(
         return Ok(page.cut(reader.position));
     }
     Ok(page.end(upto.next().max(from)))
+}
+
+/// Returns the layers of a session, itself first. Each ends where the next newer one begins.
+pub(super) async fn layers(tx: &Transaction<'_>, session: &SessionId) -> Result<Vec<Layer<i64>>, PgFault> {
+    let found = rows(tx, LAYERS, &[&to_column(session.as_str())]).await?;
+    match found.is_empty() {
+        true => Err(StoreError::Unknown(session.clone()).into()),
+        false => Ok(found.iter().map(layer).collect()),
+    }
 }
 
 fn layer(row: &Row) -> Layer<i64> {
