@@ -10,9 +10,14 @@ use crate::view::{Item, View};
 /// What a client was shown by a program that was killed.
 #[must_use]
 pub fn shown(client: &Client, session: &str) -> View {
-    let mut shown = client.view(session);
+    settled(client.view(session), client.version)
+}
+
+/// What a client of this version was shown, without a prompt that nobody has accepted.
+#[must_use]
+pub fn settled(mut shown: View, version: Version) -> View {
     // A v1 client shows its own prompt itself; only a following update proves that it was accepted.
-    if client.version == Version::V1
+    if version == Version::V1
         && matches!(shown.items.last(), Some(Item::Message { who: "user", id, .. }) if id.0.is_none())
     {
         shown.items.pop();
@@ -40,6 +45,25 @@ pub fn check(shown: &View, loaded: &View) -> Result<(), String> {
     wrong += &gone(shown.usage.is_some() && shown.usage != loaded.usage, "the usage");
     wrong += &gone(shown.title.is_some() && shown.title != loaded.title, "the title");
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// Every prompt is there once, and so is every chunk of a text.
+///
+/// # Errors
+///
+/// The first that is not.
+pub fn nothing_is_doubled(view: &View) -> Result<(), String> {
+    let user = view.user();
+    if let Some(twice) = user.iter().enumerate().find(|(at, text)| user[..*at].contains(text)) {
+        return Err(format!("the prompt {:?} is there twice", twice.1));
+    }
+    for text in view.agent().iter().filter(|text| text.starts_with("c1")) {
+        let counted = text.split_whitespace().enumerate().all(|(at, word)| word == format!("c{}", at + 1));
+        if !counted {
+            return Err(format!("the chunks are not in order: {text}"));
+        }
+    }
+    Ok(())
 }
 
 fn grew(shown: &Item, loaded: &Item) -> bool {

@@ -52,6 +52,7 @@ pub mod fault;
 pub mod kept;
 pub mod mcp;
 pub mod model;
+pub mod moments;
 pub mod normal;
 mod pairing;
 pub mod postgres_server;
@@ -60,6 +61,7 @@ pub mod program;
 mod schema;
 #[cfg(target_os = "linux")]
 pub mod small_disk;
+pub mod tcp_proxy;
 pub mod view;
 pub mod watched;
 mod world;

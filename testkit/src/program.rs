@@ -5,9 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rethread::edge::Version;
+use rethread::store::Store;
+use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
+use rethread::store::postgres::PostgresStore;
 use rethread::transport::Wire;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -59,6 +63,13 @@ impl Home {
         }
     }
 
+    /// A folder for another host with the same store, if that is in PostgreSQL.
+    #[must_use]
+    pub fn other_host(&self) -> Self {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        Self { dir, binary: self.binary.clone(), store: self.store.clone() }
+    }
+
     /// The value of `RETHREAD_HOME`. The program creates the folder.
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -69,6 +80,23 @@ impl Home {
     #[must_use]
     pub fn beside(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Opens the store of the program, beside it.
+    #[must_use]
+    pub fn open_store(&self) -> Arc<dyn Store> {
+        match &self.store {
+            Some(url) => {
+                let address = url.parse().expect("the address is valid");
+                Arc::new(PostgresStore::open(&address).expect("the store opens"))
+            }
+            None => {
+                let home = self.path();
+                let paths =
+                    EmbeddedPaths { database: home.join("rethread.db"), locks: home.join("state/locks") };
+                Arc::new(EmbeddedStore::open(&paths).expect("the store opens"))
+            }
+        }
     }
 
     /// The program with these arguments, not started.

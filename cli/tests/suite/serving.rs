@@ -1,9 +1,12 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
 //! work through it (`commands`), clients by address (`http`, `restart`), the way to its web page (`web`), links to sessions
 //! (`share`), notifications (`notify`), sessions without clients (`unattended`), and kills while three clients follow one session
-//! (`rounds`).
+//! (`rounds`), hosts that let their sessions go (`drain`), and
+//! a database that is away (`database`).
 
 mod commands;
+mod database;
+mod drain;
 mod http;
 mod lifecycle;
 mod notify;

@@ -40,6 +40,7 @@ mod store;
 mod store_contract;
 mod store_embedded;
 mod store_postgres;
+mod store_postgres_faults;
 mod tidy;
 mod transports;
 mod web_page;

@@ -18,16 +18,16 @@ use rethread_testkit::postgres_server::PostgresServer;
 use crate::store::{append_of, entry, listed_session, new_session, paths};
 use crate::store_contract::searching::turn;
 
-fn id(text: &str) -> SessionId {
+pub(crate) fn id(text: &str) -> SessionId {
     text.into()
 }
 
-fn open(address: &PostgresAddress) -> PostgresStore {
+pub(crate) fn open(address: &PostgresAddress) -> PostgresStore {
     PostgresStore::open(address).unwrap()
 }
 
 /// The messages of all entries.
-async fn texts(store: &dyn Store, session: &str) -> Vec<String> {
+pub(crate) async fn texts(store: &dyn Store, session: &str) -> Vec<String> {
     let (mut found, mut from) = (Vec::new(), Seq(0));
     loop {
         let page = store.read(&id(session), from, 64 * 1024).await.unwrap();
@@ -44,7 +44,7 @@ async fn texts(store: &dyn Store, session: &str) -> Vec<String> {
     }
 }
 
-async fn append(store: &dyn Store, lease: &mut Lease, text: &str) -> Result<(), StoreError> {
+pub(crate) async fn append(store: &dyn Store, lease: &mut Lease, text: &str) -> Result<(), StoreError> {
     store.append(append_of(lease, vec![entry(text)])).await?;
     lease.head = lease.head.next();
     Ok(())

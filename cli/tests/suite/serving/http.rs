@@ -42,7 +42,17 @@ pub(super) async fn request(
     token: Option<&str>,
     body: &str,
 ) -> (u16, String) {
-    let address = url(server).trim_start_matches("http://").to_owned();
+    request_at(url(server).trim_start_matches("http://"), method, path, token, body).await
+}
+
+/// The same for a server by host and port.
+pub(super) async fn request_at(
+    address: &str,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &str,
+) -> (u16, String) {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Type: application/json\r\n\
@@ -50,7 +60,7 @@ pub(super) async fn request(
         body.len()
     );
     let asking = async {
-        let mut stream = TcpStream::connect(&address).await.expect("it listens");
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.write_all(head.as_bytes()).await.expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("it answers with text");
