@@ -63,16 +63,24 @@ pub(crate) struct ServeArgs {
     /// End the running server, and wait until it has ended.
     #[arg(long, conflicts_with_all = ["socket", "stop_seconds"])]
     stop: bool,
+    /// Let the sessions of the running server go, each when its turn has ended, then end it, and wait until it has ended. Other hosts of
+    /// the store can take the sessions.
+    #[arg(long, conflicts_with_all = ["status", "stop", "socket", "stop_seconds"])]
+    drain: bool,
+    /// The number of seconds that running turns get with `--drain`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, requires = "drain")]
+    drain_seconds: u64,
     #[command(flatten)]
     json: JsonOption,
 }
 
 /// Runs the server, or asks the running one.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    match (args.status, args.stop) {
-        (true, _) => status(args.json.form()),
-        (false, true) => stop(args.json.form()),
-        (false, false) => process::run(ServeOptions {
+    match (args.status, args.stop, args.drain) {
+        (true, _, _) => status(args.json.form()),
+        (false, true, _) => end(&Ask::Stop, "Stopped", args.json.form()),
+        (false, false, true) => end(&Ask::Drain { seconds: args.drain_seconds }, "Drained", args.json.form()),
+        (false, false, false) => process::run(ServeOptions {
             socket: args.socket.as_ref().map(std::path::absolute).transpose()?,
             http: http(args)?,
             most_clients: args.max_clients,
@@ -140,11 +148,12 @@ fn show(form: ReportForm, greeting: &Greeting, status: &ServerStatus) -> Result<
     report(form, &sentence, &document)
 }
 
-fn stop(form: ReportForm) -> Result<(), Failure> {
+/// Ends the running server, and waits until it has ended.
+fn end(how: &Ask, done: &str, form: ReportForm) -> Result<(), Failure> {
     let found = FoundServer::running()?;
     let pid = found.greeting.pid;
-    let (_, mut stream) = found.ask(&Ask::Stop)?;
+    let (_, mut stream) = found.ask(how)?;
     // It ends with the process.
     let _ = stream.read_to_end(&mut Vec::new());
-    report(form, &format!("Stopped the server in process {pid}."), &json!({"pid": pid, "stopped": true}))
+    report(form, &format!("{done} the server in process {pid}."), &json!({"pid": pid, "stopped": true}))
 }

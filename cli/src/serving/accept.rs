@@ -54,7 +54,14 @@ pub(crate) async fn serve(mut stream: UnixStream, shared: Arc<ServeShared>) {
         Ok(Ok(Ask::Serve(handover))) => serve_client(stream, *handover, &shared).await,
         Ok(Ok(Ask::Status)) => say(&mut stream, &Answer::Status(status(&shared))).await,
         Ok(Ok(Ask::Page)) => say(&mut stream, &page(&shared)).await,
-        Ok(Ok(Ask::Stop)) => stop(stream, &shared).await,
+        Ok(Ok(Ask::Stop)) => {
+            shared.stop();
+            stopping(stream).await
+        }
+        Ok(Ok(Ask::Drain { seconds })) => {
+            shared.drain(Duration::from_secs(seconds));
+            stopping(stream).await
+        }
         Ok(Err(error)) => Err(error),
         // It said nothing.
         Err(_) => Ok(()),
@@ -115,9 +122,8 @@ fn page(shared: &ServeShared) -> Answer {
     }
 }
 
-/// Ends the server. The connection stays open until the process has ended.
-async fn stop(mut stream: UnixStream, shared: &ServeShared) -> io::Result<()> {
-    shared.stop();
+/// Says that the server ends. The connection stays open until the process has ended.
+async fn stopping(mut stream: UnixStream) -> io::Result<()> {
     say(&mut stream, &Answer::Stopping).await?;
     // Not closed here: the system closes it when the process has ended, and that is what the other side waits for.
     let _ = stream.into_std()?.into_raw_fd();

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The number of this handshake. It changes when a line means something else, or when there is more to ask for.
-pub(crate) const HANDSHAKE: u32 = 2;
+pub(crate) const HANDSHAKE: u32 = 3;
 
 /// The longest line: command lines and environments are smaller on all systems.
 pub(crate) const LONGEST_LINE: usize = 16 * 1024 * 1024;
@@ -51,6 +51,11 @@ pub(crate) enum Ask {
     Page,
     /// To end. The connection ends when the process does.
     Stop,
+    /// To let all sessions go when their turns have ended, and then to end. The connection ends when the process does.
+    Drain {
+        /// How long turns may take.
+        seconds: u64,
+    },
 }
 
 /// The answer of a server.

@@ -58,7 +58,7 @@ impl Connection {
         {
             self.deps.host_config.secrets.add_servers(&setup.servers);
         }
-        if is_work(&call)
+        if is_work(&call, context.access.role())
             && let Err(error) = self.deps.registry.check_open()
         {
             return request.answer(Err(error));
@@ -362,12 +362,13 @@ fn decode(
 }
 
 /// Says whether a request begins something that a server which stops could not finish.
-fn is_work(call: &ClientRequest) -> bool {
+fn is_work(call: &ClientRequest, role: ClientRole) -> bool {
     match call {
         ClientRequest::New(_) | ClientRequest::Fork { .. } => true,
         ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Prompt { .. }),
-        ClientRequest::Resume { .. }
-        | ClientRequest::List { .. }
+        // It takes the session, which another host may want.
+        ClientRequest::Resume { .. } => role == ClientRole::Full,
+        ClientRequest::List { .. }
         | ClientRequest::Search(_)
         | ClientRequest::Subscribe(_)
         | ClientRequest::Unsubscribe(_)

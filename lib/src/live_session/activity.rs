@@ -121,14 +121,27 @@ impl ChangedSessions {
 }
 
 impl LiveSession {
-    /// Reports how the session is, if that has changed. Called after every message, so it compares before it copies.
-    pub(super) fn report_status(&self) {
-        let activity = match (&self.session.turn, self.session.questions.is_empty()) {
+    /// Returns whether there is work that can make progress: a turn, or a prompt that waits for its turn.
+    pub(super) fn works(&self) -> bool {
+        match self.activity() {
+            Activity::Idle => !self.session.prompts.is_empty(),
+            Activity::Running | Activity::Waiting => true,
+            Activity::Unattended => false,
+        }
+    }
+
+    fn activity(&self) -> Activity {
+        match (&self.session.turn, self.session.questions.is_empty()) {
             (None, _) => Activity::Idle,
             (Some(_), true) => Activity::Running,
             (Some(_), false) if self.clients.attached.is_empty() => Activity::Unattended,
             (Some(_), false) => Activity::Waiting,
-        };
+        }
+    }
+
+    /// Reports how the session is, if that has changed. Called after every message, so it compares before it copies.
+    pub(super) fn report_status(&self) {
+        let activity = self.activity();
         let (turns, clients) = (self.session.turns, self.clients.attached.len());
         let asked = self.session.questions.first();
         let changed = self.condition.status.send_if_modified(|status| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::clients::Verdict;
-use super::{AgentSlot, ForkState, LiveSession, Message, NotWritten, PendingAnswer};
+use super::{AgentSlot, ForkState, LiveSession, Message, NotWritten, OpenWork, PendingAnswer};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::agent_translator::outgoing::cancelled_answer;
@@ -62,7 +62,8 @@ impl LiveSession {
             Message::ForkState(reply) => {
                 let _ = reply.send(self.fork_state());
             }
-            Message::End { reason, by, done } => self.end(reason, by, done).await,
+            Message::End { work: OpenWork::Kept, .. } if self.works() => {}
+            Message::End { reason, by, done, .. } => self.end(reason, by, done).await,
             Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
             Message::EpochSeen(epoch) => self.epoch_seen(epoch).await,
             Message::ReleaseAsked => self.release_asked().await,

@@ -84,6 +84,15 @@ impl Handle {
     }
 }
 
+/// What happens to the work of a session that is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenWork {
+    /// It is cut.
+    Cut,
+    /// If there is some, the session does not end.
+    Kept,
+}
+
 /// The session is not live any more. Whoever waits for an answer is still to be answered.
 pub(crate) struct SessionEnded(pub(crate) Option<Reply>);
 
@@ -186,7 +195,9 @@ pub(crate) enum Message {
         reason: String,
         /// The client that wants it, if one does; the others get a notice.
         by: Option<ClientTag>,
-        /// Told when it is done.
+        /// Whether work is cut for it.
+        work: OpenWork,
+        /// Told when it is done; dropped if it is not.
         done: oneshot::Sender<Seq>,
     },
     /// A client has changed the agent process for everybody, if this is the process of the session.

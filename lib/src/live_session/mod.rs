@@ -64,7 +64,9 @@ pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
 pub use message::WhenUnattended;
-pub(crate) use message::{AgentLines, ForkState, Handle, Message, SessionDeps, SessionEnded, SessionStart};
+pub(crate) use message::{
+    AgentLines, ForkState, Handle, Message, OpenWork, SessionDeps, SessionEnded, SessionStart,
+};
 pub(crate) use opening::QUIET;
 pub(crate) use store_failure::store_error;
 

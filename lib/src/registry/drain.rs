@@ -6,10 +6,18 @@ use std::time::Duration;
 use rethread_core::SessionId;
 use tokio::task::JoinSet;
 
-use super::Registry;
-use crate::live_session::{Activity, Handle};
+use super::{Registry, end};
+use crate::live_session::{Activity, Handle, OpenWork};
 use crate::lock::locked;
 use crate::wire::RpcError;
+
+/// What the clients of a session are told that ends with its server.
+pub(crate) const STOPPED: &str = "the server stopped";
+/// The same for one that is let go before that.
+const STOPPING: &str = "the server is stopping";
+
+/// How soon a session is looked at again that had work.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Whether new work is taken.
 #[derive(Debug, Default)]
@@ -37,11 +45,11 @@ impl Registry {
         }
     }
 
-    /// Takes no new work from now on, and waits until no turn runs that can make progress, or until the limit.
+    /// Takes no new work from now on. Each session is let go as soon as no turn of it runs that can make progress, so that
+    /// another host can take it. Returns when all are, or at the limit.
     pub(crate) async fn drain(&self, limit: Duration) {
         self.gate.close();
-        let mut turns: JoinSet<_> =
-            self.handles().into_iter().map(|handle| async move { handle.quiet().await }).collect();
+        let mut turns: JoinSet<_> = self.handles().into_iter().map(let_go).collect();
         let all = async { while turns.join_next().await.is_some() {} };
         // Turns that take longer are ended with their sessions.
         let _ = tokio::time::timeout(limit, all).await;
@@ -59,5 +67,16 @@ impl Registry {
 
     pub(super) fn handles(&self) -> Vec<Handle> {
         locked(&self.live).values().cloned().collect()
+    }
+}
+
+/// Ends a session when it has no work. A prompt that was taken before the gate was closed may begin some.
+async fn let_go(handle: Handle) {
+    loop {
+        handle.quiet().await;
+        if handle.ended() || end(handle.clone(), STOPPING.to_owned(), None, OpenWork::Kept).await.is_some() {
+            return;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }

@@ -12,6 +12,8 @@ mod session_info;
 mod turns;
 mod watch;
 
+pub(crate) use drain::STOPPED;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -29,7 +31,8 @@ use crate::edge::client_request::Setup;
 use crate::ids;
 use crate::live_session::store_error;
 use crate::live_session::{
-    AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
+    AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, OpenWork, Replaying, SessionDeps,
+    SessionStart,
 };
 use crate::lock::locked;
 use crate::news::NewsDesk;
@@ -185,13 +188,13 @@ impl Registry {
 
     /// Ends a live session for all its clients and waits until it has given up its lease. Gives its last entry.
     pub(crate) async fn end(&self, id: &SessionId, reason: &str, by: Option<ClientTag>) -> Option<Seq> {
-        end(self.find(id)?, reason.to_owned(), by).await
+        end(self.find(id)?, reason.to_owned(), by, OpenWork::Cut).await
     }
 
     /// Ends all sessions, side by side.
     pub(crate) async fn end_all(&self, reason: &str) {
-        let mut ending: JoinSet<_> =
-            self.handles().into_iter().map(|handle| end(handle, reason.to_owned(), None)).collect();
+        let end = |handle| end(handle, reason.to_owned(), None, OpenWork::Cut);
+        let mut ending: JoinSet<_> = self.handles().into_iter().map(end).collect();
         while ending.join_next().await.is_some() {}
     }
 
@@ -225,11 +228,13 @@ impl Registry {
     }
 }
 
-async fn end(handle: Handle, reason: String, by: Option<ClientTag>) -> Option<Seq> {
+async fn end(handle: Handle, reason: String, by: Option<ClientTag>, work: OpenWork) -> Option<Seq> {
     let (done, ended) = oneshot::channel();
-    handle.send(Message::End { reason, by, done }).await.ok()?;
+    handle.send(Message::End { reason, by, work, done }).await.ok()?;
     let seq = ended.await.ok();
-    handle.finished().await;
+    if seq.is_some() || work == OpenWork::Cut {
+        handle.finished().await;
+    }
     seq
 }
 
