@@ -2,11 +2,14 @@
 //! twice. The real program is killed at random moments: in turns, in folds, with forks, and beside other processes.
 //! `RETHREAD_KILLS` sets how many kills there are in all.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rethread::edge::Version;
+use rethread::store::ListQuery;
+use rethread_core::Seq;
 use rethread_testkit::client::CWD;
-use rethread_testkit::kept;
+use rethread_testkit::kept::{self, nothing_is_doubled};
+use rethread_testkit::moments::Moments;
 use rethread_testkit::program::{Home, Program};
 use rethread_testkit::view::View;
 use serde_json::json;
@@ -16,14 +19,14 @@ const KILLS: &str = "RETHREAD_KILLS";
 const DEFAULT_KILLS: usize = 136;
 /// The number of tests, each of which has both versions of agents.
 const TESTS: usize = 8;
-/// Sets the random numbers, to have the same moments again.
-const SEED: &str = "RETHREAD_TEST_SEED";
 /// What the agent does in a turn: several kinds of things, for about a quarter of a second.
 const SCRIPT: &str = "think hm; chunks 60; tool call_1; slow 25; plan a,b; usage 5/10; slow 15; say done";
 /// A session is replaced after so many kills, so that a load stays short.
 const KILLS_PER_SESSION: usize = 6;
 /// Half of the entries of a long turn, which has more than are kept unfolded.
 const LONG_TURN_PAIRS: usize = 1100;
+/// Within this time after a long turn it is folded, usually.
+const LONGEST_FOLD: Duration = Duration::from_millis(250);
 const BOTH: [Version; 2] = [Version::V1, Version::V2];
 
 /// One test for each version of the client.
@@ -58,7 +61,7 @@ async fn kills_in_turns(client: Version) {
         let session = running.client.new_session().await;
         for kill in 0..kills() {
             running.client.begin_prompt(&session, &numbered(kill, SCRIPT)).await;
-            tokio::time::sleep(moments.in_a_turn()).await;
+            tokio::time::sleep(in_a_turn(&mut moments)).await;
             let shown = killed(&mut running, &session).await;
             cut_short += usize::from(shown.agent().last().is_none_or(|text| text != "done"));
             in_a_message += usize::from(shown.agent().last().is_some_and(|text| text.starts_with("c1")));
@@ -71,29 +74,42 @@ async fn kills_in_turns(client: Version) {
     assert!(in_a_message > all / 10, "only {in_a_message} of {all} kills came while text was shown");
 }
 
-/// Many short turns, and turns with more entries than are kept unfolded: a fold is under way at many of the moments.
+/// Many short turns, and turns with more entries than are kept unfolded. Half of the long ones are cut short; the others end, and
+/// the kill comes while they are folded.
 async fn kills_in_folds(client: Version) {
     let mut moments = Moments::new(10 + client.number());
     for agent in BOTH {
         let scene = Scene::new(client, agent);
         let mut running = scene.start().await;
-        let (mut session, mut turns) = (running.client.new_session().await, 0);
+        let (mut session, mut long_turns) = (running.client.new_session().await, Vec::new());
         for kill in 0..kills() {
             if kill % KILLS_PER_SESSION == KILLS_PER_SESSION - 1 {
                 session = running.client.new_session().await;
             }
-            if kill % 3 == 2 {
-                let pairs = "say a; think b; ".repeat(LONG_TURN_PAIRS);
-                running.client.begin_prompt(&session, &numbered(kill, &pairs)).await;
-                tokio::time::sleep(moments.up_to(Duration::from_millis(800))).await;
-            } else {
-                let prompting = short_turns(&running, &session, kill, || turns += 1);
-                let _ = tokio::time::timeout(moments.up_to(Duration::from_millis(900)), prompting).await;
+            let pairs = "say a; think b; ".repeat(LONG_TURN_PAIRS);
+            match kill % 4 {
+                1 => {
+                    running.client.begin_prompt(&session, &numbered(kill, &pairs)).await;
+                    tokio::time::sleep(moments.up_to(Duration::from_millis(800))).await;
+                }
+                3 => {
+                    let turn = running.client.prompt(&session, &numbered(kill, &pairs)).await;
+                    assert_eq!(turn.stop, "end_turn");
+                    long_turns.push(session.clone());
+                    tokio::time::sleep(moments.up_to(LONGEST_FOLD)).await;
+                }
+                _ => {
+                    let prompting = short_turns(&running, &session, kill);
+                    let _ = tokio::time::timeout(moments.up_to(Duration::from_millis(900)), prompting).await;
+                }
             }
             let shown = killed(&mut running, &session).await;
             running = scene.reopened(&session, &shown, &moments.label(kill), kill).await;
         }
-        assert!(turns > 32, "only {turns} short turns: too few for a fold");
+        running.kill().await;
+        long_turns.dedup();
+        let folded = scene.folded(&long_turns).await;
+        assert!(folded > 0, "none of {} sessions with long turns was folded", long_turns.len());
     }
 }
 
@@ -112,7 +128,7 @@ async fn kills_with_forks(client: Version) {
             let inherited = running.client.view(&session).items;
             running.client.begin_prompt(&fork, &numbered(2000 + kill, SCRIPT)).await;
             running.client.begin_prompt(&session, &numbered(kill, SCRIPT)).await;
-            tokio::time::sleep(moments.in_a_turn()).await;
+            tokio::time::sleep(in_a_turn(&mut moments)).await;
             running.kill().await;
             let [shown, mut of_fork] = [&session, &fork].map(|session| kept::shown(&running.client, session));
             // A client that forks has seen the parent.
@@ -151,7 +167,7 @@ async fn kills_beside_others(client: Version) {
             for (program, session) in running.iter().zip(&sessions) {
                 requests.push(program.client.begin_prompt(session, &numbered(kill, SCRIPT)).await);
             }
-            tokio::time::sleep(moments.in_a_turn()).await;
+            tokio::time::sleep(in_a_turn(&mut moments)).await;
             let victim = kill % 2;
             let shown = killed(&mut running[victim], &sessions[victim]).await;
             if kill % 4 == 3 {
@@ -189,6 +205,15 @@ impl Scene {
         self.home.ready(self.client, self.agent).await
     }
 
+    /// How many of these sessions were folded.
+    async fn folded(&self, sessions: &[String]) -> usize {
+        let store = self.home.open_store();
+        let query = ListQuery { limit: 1000, ..ListQuery::default() };
+        // In lists, the head is the last folded entry.
+        let rows = store.list(&query).await.expect("the store can be read").rows;
+        rows.iter().filter(|row| row.head > Seq(0) && sessions.iter().any(|id| row.id.as_str() == id)).count()
+    }
+
     /// Starts the next program with the session, which must have what was shown, once. A client of the other version
     /// must be shown it too.
     async fn reopened(&self, session: &str, shown: &View, label: &str, kill: usize) -> Program {
@@ -215,12 +240,11 @@ async fn killed(program: &mut Program, session: &str) -> View {
     kept::shown(&program.client, session)
 }
 
-/// Prompts again and again, and calls back after each turn.
-async fn short_turns(program: &Program, session: &str, kill: usize, mut ended: impl FnMut()) {
+/// Prompts again and again.
+async fn short_turns(program: &Program, session: &str, kill: usize) {
     for turn in 0.. {
         let text = numbered(10_000 * (kill + 1) + turn, "say short");
         assert_eq!(program.client.prompt(session, &text).await.stop, "end_turn");
-        ended();
     }
 }
 
@@ -231,21 +255,6 @@ fn numbered(number: usize, script: &str) -> String {
 
 fn number_of(number: usize) -> String {
     format!("<{number}>")
-}
-
-/// Every prompt is there once, and so is every chunk of a text.
-pub(crate) fn nothing_is_doubled(view: &View) -> Result<(), String> {
-    let user = view.user();
-    if let Some(twice) = user.iter().enumerate().find(|(at, text)| user[..*at].contains(text)) {
-        return Err(format!("the prompt {:?} is there twice", twice.1));
-    }
-    for text in view.agent().iter().filter(|text| text.starts_with("c1")) {
-        let counted = text.split_whitespace().enumerate().all(|(at, word)| word == format!("c{}", at + 1));
-        if !counted {
-            return Err(format!("the chunks are not in order: {text}"));
-        }
-    }
-    Ok(())
 }
 
 fn other(version: Version) -> Version {
@@ -261,40 +270,8 @@ fn kills() -> usize {
     all.div_ceil(2 * TESTS)
 }
 
-/// Random moments.
-pub(crate) struct Moments {
-    seed: u64,
-    state: u64,
-}
-
-impl Moments {
-    pub(crate) fn new(salt: u64) -> Self {
-        let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-        let now =
-            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()));
-        let seed = given.unwrap_or_else(now);
-        Self { seed, state: (seed + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
-    }
-
-    /// A moment inside the turn of [`SCRIPT`]: half of them in its first tenth, where most happens at once.
-    fn in_a_turn(&mut self) -> Duration {
-        let longest = if self.random().is_multiple_of(2) { 25 } else { 250 };
-        self.up_to(Duration::from_millis(longest))
-    }
-
-    pub(crate) fn up_to(&mut self, longest: Duration) -> Duration {
-        let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros((self.random() >> 8) % micros)
-    }
-
-    fn random(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
-    }
-
-    pub(crate) fn label(&self, kill: usize) -> String {
-        format!("kill {kill}, {SEED}={}", self.seed)
-    }
+/// A moment inside the turn of [`SCRIPT`]: half of them in its first tenth, where most happens at once.
+fn in_a_turn(moments: &mut Moments) -> Duration {
+    let longest = if moments.below(2) == 0 { 25 } else { 250 };
+    moments.up_to(Duration::from_millis(longest))
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rethread::edge::Version;
 use rethread_testkit::DEADLINE;
 use rethread_testkit::client::{From, RecordedMessage};
-use rethread_testkit::kept;
+use rethread_testkit::kept::{self, nothing_is_doubled};
+use rethread_testkit::moments::Moments;
 use rethread_testkit::processes::{assert_gone_by, descendants_of};
 use rethread_testkit::program::Program;
 use rethread_testkit::view::{Item, View};
@@ -17,7 +18,6 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
 use super::restart::Restartable;
-use crate::kill_nine::{Moments, nothing_is_doubled};
 
 /// Sets the number of rounds in which a client is killed.
 const ROUNDS: &str = "RETHREAD_ROUNDS";
