@@ -16,5 +16,6 @@ mod owners;
 mod processes;
 mod pseudo_terminal;
 mod serving;
+mod store_copies;
 mod stores;
 mod trees;

@@ -54,17 +54,17 @@ pub async fn copy_store(
     for (done, row) in (1..).zip(&sessions) {
         let copy = SessionCopy { from, to, label, row };
         match copy.run(ledger.get(row.id.as_str())).await {
-            Ok(CopyOutcome::Copied) => {
-                report.copied += 1;
-                if !is_equal(from, to, &row.id).await? {
-                    report.different.push(row.id.clone());
-                }
-            }
+            Ok(CopyOutcome::Copied) => report.copied += 1,
             Ok(CopyOutcome::Unchanged) => report.unchanged += 1,
             Ok(CopyOutcome::Skipped) | Err(StoreError::LiveElsewhere { .. }) => {
-                report.skipped.push(row.id.clone())
+                report.skipped.push(row.id.clone());
+                continue;
             }
             Err(error) => return Err(error),
+        }
+        // Also what was there already: an earlier copy may have been interrupted before it has compared.
+        if !is_equal(from, to, &row.id).await? {
+            report.different.push(row.id.clone());
         }
         progress(IndexProgress { done, total: sessions.len() });
     }
