@@ -58,17 +58,7 @@ impl PostgresServer {
     }
 
     fn start(programs: PathBuf, settings: &[&str]) -> Self {
-        let folder =
-            tempfile::Builder::new().prefix("rethread-pg").tempdir().expect("there is room for a folder");
-        let port = free_port();
-        let server = Self {
-            programs,
-            folder,
-            port,
-            process: Mutex::default(),
-            ties: Mutex::default(),
-            databases: AtomicUsize::new(0),
-        };
+        let server = Self::prepared(programs);
         server.init();
         server.configure(settings);
         server.run();
@@ -132,14 +122,67 @@ impl PostgresServer {
 
     /// Stops the server at once, as a crash does.
     pub fn crash(&self) {
+        self.end("immediate");
+    }
+
+    fn end(&self, mode: &str) {
         if let Some(mut child) = self.process.lock().expect("no test has panicked here").take() {
             if let Some((_, mut watcher)) = self.ties.lock().expect("no test has panicked here").take() {
                 let _ = watcher.kill();
                 let _ = watcher.wait();
             }
-            self.stop("immediate");
+            self.stop(mode);
             let _ = child.wait();
         }
+    }
+
+    /// Ends the server in order and starts it again.
+    pub fn restart(&self) {
+        self.end("fast");
+        self.run();
+    }
+
+    /// A standby of this server, which receives all changes under its name. The server waits for it with each commit, if
+    /// [`PostgresServer::wait_for_standby`] says so.
+    #[must_use]
+    pub fn standby(&self, name: &str) -> Self {
+        let standby = Self::prepared(self.programs.clone());
+        let mut command = standby.command("pg_basebackup");
+        command.arg("-D").arg(standby.data()).args(["-U", "postgres", "-c", "fast", "--no-sync", "-h"]);
+        command.arg(self.socket_folder()).args(["-p", &self.port.to_string()]);
+        let done = command.output().expect("pg_basebackup can be started");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        fs::write(standby.data().join("standby.signal"), "").expect("the folder is writable");
+        let from = format!(
+            "host={} port={} user=postgres application_name={name}",
+            self.socket_folder().display(),
+            self.port
+        );
+        // What the copy has of the settings of its origin is followed by its own.
+        let again = "wal_retrieve_retry_interval = 300ms";
+        standby.configure(&[&format!("primary_conninfo = '{from}'"), "hot_standby = on", again]);
+        let _ = fs::remove_file(standby.data().join("postgresql.auto.conf"));
+        standby.run();
+        standby
+    }
+
+    /// Has each commit wait for the standby with this name, once that receives changes; nobody waits for an empty name.
+    pub fn wait_for_standby(&self, name: &str) {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        let sql = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+        );
+        while !name.is_empty() && self.sql("postgres", &sql) != "1" {
+            assert!(Instant::now() < give_up, "the standby {name} does not receive changes");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.sql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'"));
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        self.sql("postgres", "SELECT pg_promote()");
     }
 
     /// Starts the server again.
@@ -177,18 +220,33 @@ impl PostgresServer {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    fn init(&self) {
-        let chown = |path: &Path| {
+    /// A server with a folder and a port, and without data.
+    fn prepared(programs: PathBuf) -> Self {
+        let folder =
+            tempfile::Builder::new().prefix("rethread-pg").tempdir().expect("there is room for a folder");
+        let server = Self {
+            programs,
+            folder,
+            port: free_port(),
+            process: Mutex::default(),
+            ties: Mutex::default(),
+            databases: AtomicUsize::new(0),
+        };
+        let give_away = |path: &Path| {
             if is_root() {
                 std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))
                     .expect("root may give folders away");
             }
         };
-        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o755))
-            .expect("the folder is ours");
-        chown(self.folder.path());
-        fs::create_dir(self.socket_folder()).expect("the folder is new");
-        chown(&self.socket_folder());
+        let folder = server.folder.path();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+        give_away(folder);
+        fs::create_dir(server.socket_folder()).expect("the folder is new");
+        give_away(&server.socket_folder());
+        server
+    }
+
+    fn init(&self) {
         let mut command = self.command("initdb");
         command.args([
             "-U",

@@ -1,5 +1,7 @@
 //! The configuration of a scripted agent: versions, capabilities, options and behaviour.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use super::quirk::Quirk;
@@ -121,6 +123,10 @@ pub struct AgentConfig {
     pub key: Option<&'static str>,
     /// Its deviations from the protocol.
     pub quirks: Vec<Quirk>,
+    /// What the ids of its sessions begin with.
+    pub id_prefix: String,
+    /// A file to which it adds each prompt that it gets, as a line of JSON.
+    pub prompt_log: Option<PathBuf>,
 }
 
 impl AgentConfig {
@@ -166,6 +172,8 @@ impl AgentConfig {
             extra: json!({}),
             key: None,
             quirks: Vec::new(),
+            id_prefix: "native".to_owned(),
+            prompt_log: None,
         }
     }
 

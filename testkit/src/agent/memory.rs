@@ -135,7 +135,7 @@ impl Memory {
     pub(super) fn make(&self, cwd: &str) -> String {
         let mut inner = self.inner();
         inner.made += 1;
-        let id = format!("native-{}", inner.made);
+        let id = format!("{}-{}", inner.config.id_prefix, inner.made);
         let kept = Kept { cwd: cwd.to_owned(), chosen: first_choices(), ..Kept::default() };
         inner.sessions.insert(id.clone(), kept);
         id
@@ -145,7 +145,7 @@ impl Memory {
     pub(super) fn fork(&self, parent: &str) -> Option<String> {
         let mut inner = self.inner();
         inner.made += 1;
-        let id = format!("native-{}", inner.made);
+        let id = format!("{}-{}", inner.config.id_prefix, inner.made);
         let kept = inner.sessions.get(parent)?.clone();
         inner.sessions.insert(id.clone(), kept);
         Some(id)

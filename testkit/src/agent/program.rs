@@ -31,7 +31,8 @@ const LOGIN_FILE: &str = "--login-file";
 
 /// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER`, `--login-file FILE` (a login is
 /// required until the file is there; with `--login-to-prompt` only for a prompt), `--options` (all of [`Offer`] but one), `--asks-when-opened`
-/// ([`Quirk::AsksWhenOpened`]) and the flags of [`ProcessQuirk`]. Gives its exit status.
+/// ([`Quirk::AsksWhenOpened`]), `--own-ids` (no other process has the same ids of sessions), `--prompt-log FILE` (each prompt is added to
+/// it) and the flags of [`ProcessQuirk`]. Gives its exit status.
 ///
 /// # Errors
 /// If stdin or stdout cannot be used, or a process cannot be started.
@@ -131,7 +132,12 @@ impl AgentProgram {
         let asks = self.has("--asks-when-opened").then_some(Quirk::AsksWhenOpened);
         let all = [Offer::Modes, Offer::Models, Offer::Effort, Offer::Verbose];
         let offers = if self.has("--options") { all.to_vec() } else { Vec::new() };
-        AgentConfig { login, offers, quirks: asks.into_iter().collect(), ..config }
+        let id_prefix = match self.has("--own-ids") {
+            true => format!("native-{}", rethread::ids::unique()),
+            false => config.id_prefix.clone(),
+        };
+        let prompt_log = self.after("--prompt-log").map(PathBuf::from);
+        AgentConfig { login, offers, quirks: asks.into_iter().collect(), id_prefix, prompt_log, ..config }
     }
 
     /// Asks for a password, which is `open`.

@@ -119,7 +119,7 @@ pub fn script(prompt: &[Value]) -> Vec<Step> {
 }
 
 /// A transcript of an earlier conversation is not a script.
-fn is_transcript(block: &Value) -> bool {
+pub(super) fn is_transcript(block: &Value) -> bool {
     let text = block["text"].as_str().unwrap_or_default();
     text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
 }

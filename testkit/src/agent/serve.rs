@@ -1,5 +1,7 @@
 //! Handles the requests to a scripted agent. Turns are run in `turn`, sessions restored in `restore`.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::memory::Memory;
 use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use super::restore::{Replay, again, fork, unknown};
 use super::talk::{self, AgentOutcome, Prompt, Taken, Talk};
-use super::{turn, updates};
+use super::{script, turn, updates};
 
 /// How long a late replay comes after its answer, and a slow answer after its request.
 pub(super) const A_MOMENT: Duration = Duration::from_millis(20);
@@ -323,6 +325,7 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
         let error = json!({"code": -32600, "message": "this agent takes one prompt at a time"});
         return talk.answer(id, Err(error)).await;
     }
+    log_prompt(&talk.memory.config(), params);
     let message = talk.mint("user");
     let prompt = Prompt { request: id, message, content: params["prompt"].clone() };
     let echo = talk.memory.config().echo;
@@ -335,6 +338,20 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
     if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
         work.spawn(turn::play(talk.clone(), session, cancelled));
     }
+}
+
+/// Adds a prompt to the file for that, if there is one: as one write, which other processes do not tear.
+fn log_prompt(config: &AgentConfig, params: &Value) {
+    let Some(path) = &config.prompt_log else { return };
+    let content = params["prompt"].as_array().map_or(&[][..], Vec::as_slice);
+    let texts: Vec<&str> = content
+        .iter()
+        .filter(|block| !script::is_transcript(block))
+        .filter_map(|block| block["text"].as_str())
+        .collect();
+    let line = format!("{}\n", json!({"session": params["sessionId"], "text": texts.join("\n")}));
+    let mut file = OpenOptions::new().append(true).create(true).open(path).expect("the file can be written");
+    file.write_all(line.as_bytes()).expect("the file can be written");
 }
 
 /// What a second prompt does to the first.
