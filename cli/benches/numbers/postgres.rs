@@ -1,5 +1,5 @@
 //! Appends to a store in PostgreSQL: as fast as possible against pgbench with the same rows, and at the pace of models against
-//! the embedded store. Needs `RETHREAD_TEST_POSTGRES`, and is skipped without it.
+//! the embedded store; and what a session costs among few others and among many. Needs `RETHREAD_TEST_POSTGRES`, and is skipped without it.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::postgres::PostgresStore;
-use rethread::store::{Append, Durability, Lease, NewSession, RowFacts, Store};
+use rethread::store::{Append, Durability, Lease, ListQuery, NewSession, RowFacts, Store};
 use rethread_core::{Entry, Seq, Update, UpdateKind};
 use rethread_testkit::postgres_server::PostgresServer;
 use serde_json::json;
@@ -27,6 +27,11 @@ const ROUNDS: usize = 3;
 /// A model writes about this many chunks in a second.
 const CHUNKS_PER_SECOND: u64 = 50;
 const PACED_SECONDS: u64 = 4;
+
+/// How many sessions a database has when the cost of one is measured, and how often that is.
+const FEW: usize = 1_000;
+const MANY: usize = 100_000;
+const COST_ROUNDS: u64 = 200;
 
 /// Entries per second against pgbench, then entries per second and the latency of an append at model pace.
 pub(crate) fn measure() -> Vec<Row> {
@@ -77,7 +82,72 @@ pub(crate) fn measure() -> Vec<Row> {
         );
         rows.push(Row::new(what, figure, own.1, Bound::Information));
     }
+    rows.extend(growth(&server, &runtime));
     rows
+}
+
+/// What a session costs among few others and among many, in milliseconds.
+struct SessionCosts {
+    turn_end: f64,
+    claim: f64,
+    list: f64,
+}
+
+fn growth(server: &PostgresServer, runtime: &tokio::runtime::Runtime) -> Vec<Row> {
+    let [few, many] = [FEW, MANY].map(|count| {
+        let name = server.new_database();
+        fill(server, &name, count);
+        let store = PostgresStore::open(&server.address_of(&name)).expect("the store opens");
+        runtime.block_on(costs(&store))
+    });
+    let row = |what: &str, few: f64, many: f64| {
+        let figure = format!("{} times ({} and {} ms)", number(many / few), number(many), number(few));
+        let what = format!("postgres: {what} among {MANY} sessions, against {FEW}");
+        Row::new(what, figure, many / few, Bound::AtMost(2.0, ""))
+    };
+    vec![
+        row("an append that ends a turn", few.turn_end, many.turn_end),
+        row("claim and release", few.claim, many.claim),
+        row("a page of the list", few.list, many.list),
+    ]
+}
+
+/// Puts sessions into a database that are not in use.
+fn fill(server: &PostgresServer, name: &str, count: usize) {
+    server.sql(
+        name,
+        &format!(
+            "INSERT INTO rethread.session (id, made_by, cwd, agent, title, title_by, updated_at, listed, changed_in)
+             SELECT 'old-' || n, gen_random_uuid(), '/work/' || n % 500, 'agent', 'title ' || n, 2, n, true, 0
+             FROM generate_series(1, {count}) AS n;
+             INSERT INTO rethread.lease (session, epoch, head, folded) SELECT key, 1, 10, 10 FROM rethread.session;
+             INSERT INTO rethread.segment (session, first_seq, last_seq, length, checksum, items)
+             SELECT key, 1, 10, 300, 0, repeat('x', 300)::bytea FROM rethread.session;
+             INSERT INTO rethread.indexed (session, seq, turn, at) SELECT key, 10, 1, 0 FROM rethread.session"
+        ),
+    );
+    server.sql(name, "VACUUM ANALYZE");
+}
+
+async fn costs(store: &dyn Store) -> SessionCosts {
+    let mut lease = session(store, "new".to_owned()).await;
+    let (mut turn_end, mut claim, mut list) = (Vec::new(), Vec::new(), Vec::new());
+    let millis = |since: Instant| since.elapsed().as_secs_f64() * 1000.0;
+    for round in 0..COST_ROUNDS {
+        let began = Instant::now();
+        append_at(store, &mut lease, vec![chunk()], Some(1_000_000 + round)).await;
+        turn_end.push(millis(began));
+        let began = Instant::now();
+        store.release(&lease).await.expect("it is ours");
+        lease = store.claim(&lease.session).await.expect("it is free");
+        claim.push(millis(began));
+        let began = Instant::now();
+        let query = ListQuery { limit: 50, ..ListQuery::default() };
+        assert_eq!(store.list(&query).await.expect("the list can be read").rows.len(), 50);
+        list.push(millis(began));
+    }
+    let median = |times: &[f64]| Spread::of(times).median;
+    SessionCosts { turn_end: median(&turn_end), claim: median(&claim), list: median(&list) }
 }
 
 fn prepare_pgbench(server: &PostgresServer) {
@@ -152,6 +222,10 @@ async fn session(store: &dyn Store, id: String) -> Lease {
 }
 
 async fn append(store: &dyn Store, lease: &mut Lease, entries: Vec<Arc<Entry>>) {
+    append_at(store, lease, entries, None).await;
+}
+
+async fn append_at(store: &dyn Store, lease: &mut Lease, entries: Vec<Arc<Entry>>, at: Option<u64>) {
     let count = entries.len() as u64;
     let append = Append {
         session: lease.session.clone(),
@@ -160,7 +234,7 @@ async fn append(store: &dyn Store, lease: &mut Lease, entries: Vec<Arc<Entry>>) 
         entries,
         facts: RowFacts::default(),
         durability: Durability::Process,
-        at: None,
+        at,
     };
     store.append(append).await.expect("an append is stored");
     lease.head = Seq(lease.head.0 + count);
