@@ -13,7 +13,7 @@ use rethread_testkit::view::View;
 use serde_json::Value;
 
 use super::cluster::{Cluster, HOSTS};
-use super::connection::HostConnection;
+use super::connection::{HostConnection, NoAnswer};
 use super::traveller::Diary;
 
 /// Within this time all sessions can be loaded again.
@@ -52,17 +52,28 @@ pub(crate) async fn check(cluster: &Cluster, diaries: &[(Version, Diary)]) -> Ch
 /// What a new client is shown, at whatever host has the session.
 async fn loaded(cluster: &Cluster, version: Version, session: &str) -> View {
     let give_up = Instant::now() + SETTLED;
+    let mut said = vec![String::new(); HOSTS];
     for host in (0..HOSTS).cycle() {
-        let cwd = cluster.cwd().display().to_string();
-        if let Ok(mut connection) = HostConnection::open(&cluster.url(host), &cluster.token, version).await
-            && connection.load(session, &cwd, Duration::from_secs(15)).await.is_ok()
-        {
-            return connection.shown(session);
+        match loaded_at(cluster, host, version, session).await {
+            Ok(view) => return view,
+            Err(why) => said[host] = format!("{why:?}"),
         }
-        assert!(Instant::now() < give_up, "session {session} cannot be loaded any more");
+        assert!(Instant::now() < give_up, "session {session} cannot be loaded any more: {said:#?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     unreachable!("the loop ends only with a view")
+}
+
+async fn loaded_at(
+    cluster: &Cluster,
+    host: usize,
+    version: Version,
+    session: &str,
+) -> Result<View, NoAnswer> {
+    let cwd = cluster.cwd().display().to_string();
+    let mut connection = HostConnection::open(&cluster.url(host), &cluster.token, version).await?;
+    connection.load(session, &cwd, Duration::from_secs(15)).await?;
+    Ok(connection.shown(session))
 }
 
 /// Nothing that was shown is lost or changed, nothing is there twice, and each turn that ended is whole.

@@ -131,6 +131,22 @@ async fn nobody_waits_for_ever_for_a_database_that_says_nothing() {
     assert!(seen.len() >= 18, "work goes on: {seen:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_release_could_not_be_stored_is_free_when_the_database_is_back() {
+    let Some(broken) = Broken::start() else { return };
+    let lease = broken.session().await;
+    broken.proxy.set(ProxyMode::Refusing);
+    broken.proxy.cut();
+    broken.store.release(&lease).await.unwrap_err();
+    broken.proxy.set(ProxyMode::Open);
+    let give_up = Instant::now() + Duration::from_secs(20);
+    // Its host lives, so that its lease does not end.
+    while broken.beside.claim(&id("s")).await.is_err() {
+        assert!(Instant::now() < give_up, "it is released");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 #[tokio::test]
 async fn serialization_failures_and_deadlocks_are_retried_within_a_bound() {
     for code in ["40001", "40P01"] {

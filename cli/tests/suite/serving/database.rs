@@ -9,6 +9,7 @@ use rethread_testkit::kept;
 use rethread_testkit::postgres_server::PostgresServer;
 use rethread_testkit::program::{Home, Program, ServerProgram};
 use rethread_testkit::tcp_proxy::{ProxyMode, TcpProxy};
+use serde_json::Value;
 
 use super::http::{configure, new_token, request, request_at, url};
 use super::{home, run};
@@ -81,10 +82,13 @@ async fn a_server_waits_for_its_database_and_goes_on_when_it_is_back() {
     proxy.set(ProxyMode::Silent);
     let began = Instant::now();
     readiness(&address, Some(&token), 503).await;
-    let ended = here.client.finish(&session, &turn).await;
-    assert_ne!(ended.stop, "end_turn");
+    // The end of the turn comes when it can be stored; why it ends is said at once.
+    let is_notice = |update: &Value| update["sessionUpdate"] == "notice";
+    let notice = here.client.wait_update(0, &session, "a notice", is_notice).await;
+    assert!(notice["title"].as_str().is_some_and(|title| title.contains("appending failed")), "{notice}");
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     proxy.set(ProxyMode::Open);
+    assert_ne!(here.client.finish(&session, &turn).await.stop, "end_turn");
     readiness(&address, Some(&token), 200).await;
     let give_up = Instant::now() + LONG;
     while here.client.prompt(&session, "say on").await.stop != "end_turn" {
@@ -115,7 +119,7 @@ async fn hosts_accept_the_same_tokens_and_a_revoked_one_is_over_everywhere() {
         editors.push(editor(&first, url(host).trim_start_matches("http://"), &token).await);
     }
     let listed = run(&first, &["token", "list", "--json"]).await;
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("it is JSON");
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("it is JSON");
     let id = listed["tokens"][0]["id"].as_str().expect("it has an id").to_owned();
     let began = Instant::now();
     assert!(run(&first, &["token", "revoke", &id]).await.status.success());

@@ -30,6 +30,7 @@ mod fold;
 mod host;
 mod imports;
 pub mod inspect;
+mod lease_doubts;
 mod migrate;
 mod open_database;
 mod ownership;

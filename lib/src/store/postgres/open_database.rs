@@ -14,6 +14,7 @@ use super::changes::ChangeLog;
 use super::database::{Database, pause};
 use super::fault::NextStep;
 use super::host::ThisHost;
+use super::lease_doubts::LeaseDoubts;
 use super::migrate;
 use super::writer::Writers;
 use crate::host_deadline::HostDeadline;
@@ -41,6 +42,8 @@ pub(super) struct OpenDatabase {
     pub(super) host: Rc<ThisHost>,
     /// The sessions that this process has claimed and not released.
     pub(super) owned: RefCell<HashMap<SessionId, OwnedLease>>,
+    /// What may be wrong with them.
+    pub(super) doubts: LeaseDoubts,
     pub(super) changes: RefCell<ChangeLog>,
     pub(super) asking_changes: Mutex<()>,
     /// One fold at a time, so that folds do not occupy all cores.
@@ -86,6 +89,7 @@ impl OpenDatabase {
             database,
             host: Rc::new(ThisHost::new(&deadline)),
             owned: RefCell::default(),
+            doubts: LeaseDoubts::default(),
             changes: RefCell::new(ChangeLog::since(oldest)),
             asking_changes: Mutex::default(),
             folds: Mutex::default(),
@@ -96,10 +100,10 @@ impl OpenDatabase {
     /// Keeps the lease of this host, and settles what hosts that have ended left. Ends when the store is closed.
     pub(super) async fn upkeep(self: Rc<Self>) {
         let alive = self.host.clone().keep_alive(self.database.clone(), self.closing.subscribe());
-        tokio::join!(alive, self.clean_up());
+        tokio::join!(alive, self.clone().clean_up());
     }
 
-    async fn clean_up(&self) {
+    async fn clean_up(self: Rc<Self>) {
         let mut closing = self.closing.subscribe();
         loop {
             tokio::select! {
@@ -110,8 +114,10 @@ impl OpenDatabase {
             if self.host.known_key().is_none() {
                 continue;
             }
-            if let Err(error) = self.retire_hosts().await {
-                tracing::warn!("{}", crate::wire::with_causes(&error));
+            for done in [self.clone().release_unknown().await, self.retire_hosts().await] {
+                if let Err(error) = done {
+                    tracing::warn!("{}", crate::wire::with_causes(&error));
+                }
             }
         }
     }

@@ -32,10 +32,13 @@ impl OpenDatabase {
         let head = Seq(fork.0 + new.entries.len() as u64);
         // A second attempt after a lost connection knows the session by it.
         let made_by = ids::unique().to_string();
+        let _claiming = self.doubts.claiming(&new.id);
         let key = self
             .database
             .write("creating a session", async |tx| insert(tx, &new, &made_by, host, head, &segments).await)
-            .await?;
+            .await;
+        self.doubts.note(&key);
+        let key = key?;
         let lease = Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head, folded: head };
         self.note_owned(&lease, key);
         Ok(lease)
@@ -44,6 +47,7 @@ impl OpenDatabase {
     /// Takes ownership of a session, unless a host with a valid lease owns it.
     pub(super) async fn claim(self: Rc<Self>, session: SessionId) -> Result<Lease, StoreError> {
         let host = self.host.key(&self.database).await?;
+        let _claiming = self.doubts.claiming(&session);
         let lease = self
             .database
             .write("claiming a session", async |tx| {
@@ -69,6 +73,7 @@ impl OpenDatabase {
                 Ok((lease, head.key))
             })
             .await;
+        self.doubts.note(&lease);
         let (lease, key) = lease?;
         self.note_owned(&lease, key);
         Ok(lease)
@@ -92,9 +97,11 @@ impl OpenDatabase {
                 note_pending(tx, key).await?;
                 Ok(released.get::<_, bool>(1).then_some(key))
             })
-            .await?;
+            .await;
+        // Nobody here has it any more, also if that could not be stored: then it is released later.
         self.forget_owned(&lease);
-        match deleted {
+        self.doubts.note(&deleted);
+        match deleted? {
             Some(key) => self.free(key).await,
             None => Ok(()),
         }
