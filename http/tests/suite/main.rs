@@ -7,6 +7,7 @@ mod page;
 mod sdk_client;
 mod security;
 mod share;
+mod share_methods;
 mod streamable;
 mod tls;
 mod websocket;

@@ -7,14 +7,13 @@ use serde_json::{Value, json};
 
 use crate::fixture::Listening;
 
-async fn connected(listening: &Listening, token: &str, query: &str) -> (Client, Value) {
+/// A client with this token, which has not introduced itself yet.
+pub(crate) async fn guest(listening: &Listening, token: &str, query: &str, version: Version) -> Client {
     let url = format!("ws://{}/acp{query}", listening.address);
     let patience = std::time::Duration::from_secs(60);
     let target = RemoteTarget { url, token: Some(token.to_owned()), ca: None, patience };
     let channel = rethread_http::connect(target).await.expect("it is accepted");
-    let client = Client::over(channel.into_wire(), Version::V2, None);
-    let answer = client.initialize().await;
-    (client, answer)
+    Client::over(channel.into_wire(), version, None)
 }
 
 #[tokio::test]
@@ -31,7 +30,8 @@ async fn a_link_shows_one_session_without_its_secrets_and_nothing_else() {
     let token = listening.tokens.add_share("demo", share, expires).await.expect("it can be made").text;
 
     for query in ["", "?role=full", "?agent=scripted"] {
-        let (client, answer) = connected(&listening, &token, query).await;
+        let client = guest(&listening, &token, query, Version::V2).await;
+        let answer = client.initialize().await;
         let about = &answer["_meta"]["rethread"];
         assert_eq!((&about["role"], &about["session"]), (&json!("observer"), &json!(shown)), "{answer}");
         let cwd = listening.cwd();
