@@ -93,6 +93,8 @@ pub enum Aside {
     Abort,
     /// `slow N`: so many chunks with 5 ms between them.
     Slow(usize),
+    /// `paced RATE N`: one message in so many chunks, so many in a second, with a paragraph after every fortieth.
+    Paced(u32, usize),
     /// `deaf`: ignores a cancel forever.
     Deaf,
     /// `wait NAME`: waits until the test opens this gate, or for a cancel.
@@ -193,6 +195,10 @@ fn aside(word: &str, rest: &str) -> Option<Aside> {
         "late" => Aside::Late(or("late")),
         "abort" => Aside::Abort,
         "slow" => Aside::Slow(rest.parse().unwrap_or(10)),
+        "paced" => {
+            let (rate, count) = rest.split_once(' ').unwrap_or((rest, ""));
+            Aside::Paced(rate.parse().unwrap_or(100).max(1), count.parse().unwrap_or(100))
+        }
         "deaf" => Aside::Deaf,
         "wait" => Aside::Wait(or("gate")),
         "crash" => Aside::Crash,

@@ -167,6 +167,7 @@ impl Turn {
             Aside::Whole(text) => self.whole(&text).await,
             Aside::Chunks(count) => self.chunks(count, Duration::ZERO).await,
             Aside::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
+            Aside::Paced(rate, count) => self.paced(rate, count).await,
             Aside::NoId => self.ids = Ids::LeftOut,
             Aside::ToolOpen(id) => self.update(updates::tool_opens(self.version(), &id)).await,
             Aside::Unannounced(id) => self.update(updates::tool_ends(self.version(), &id)).await,
@@ -262,6 +263,20 @@ impl Turn {
                 tokio::time::sleep(pause).await;
             }
             let text = if at == 1 { "c1".to_owned() } else { format!(" c{at}") };
+            self.update(updates::chunk("agent_message", id.as_deref(), &text)).await;
+        }
+    }
+
+    /// Each chunk has its time, so that one that is late does not delay the others.
+    async fn paced(&self, rate: u32, count: usize) {
+        let id = self.message_id();
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate);
+        for at in 1..=count {
+            if *self.cancelled.borrow() {
+                return;
+            }
+            ticks.tick().await;
+            let text = format!("c{at}{}", if at % 40 == 0 { "\n\n" } else { " " });
             self.update(updates::chunk("agent_message", id.as_deref(), &text)).await;
         }
     }
