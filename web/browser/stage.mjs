@@ -2,13 +2,12 @@
 
 import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, request } from "node:http";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { pageFront } from "./fronts.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const profile = process.env.RETHREAD_PROFILE ?? "debug";
@@ -33,10 +32,12 @@ export async function until(what, look, limit = 20_000) {
 }
 
 export class Stage {
-  constructor() {
+  /** `agents` are the commands of further agents, by name; `work` is the folder of the projects. */
+  constructor(agents = {}, work = undefined) {
     this.folder = mkdtempSync(join(tmpdir(), "rethread-browser-"));
     this.home = join(this.folder, "home");
-    this.project = join(this.folder, "work", "lighthouse");
+    this.work = work ?? join(this.folder, "work");
+    this.project = join(this.work, "lighthouse");
     this.children = new Set();
     mkdirSync(this.home);
     mkdirSync(this.project, { recursive: true });
@@ -47,7 +48,8 @@ export class Stage {
     chmodSync(join(bin, "xdg-open"), 0o755);
     this.env = { ...process.env, RETHREAD_HOME: this.home, PATH: `${bin}:${process.env.PATH}`, XDG_RUNTIME_DIR: "" };
     const words = (...flags) => JSON.stringify([agent, ...flags]);
-    const config = `default_agent = "scripted"\n[agents.scripted]\ncommand = ${words("--protocol", "2", "--options")}\n[agents.older]\ncommand = ${words("--protocol", "1")}\n[serve]\nroots = [${JSON.stringify(this.folder)}]\n`;
+    const further = Object.entries(agents).map(([name, command]) => `[agents.${name}]\ncommand = ${JSON.stringify(command)}\n`).join("");
+    const config = `default_agent = "scripted"\n[agents.scripted]\ncommand = ${words("--protocol", "2", "--options")}\n[agents.older]\ncommand = ${words("--protocol", "1")}\n${further}[serve]\nroots = ${JSON.stringify([this.folder, this.work])}\n`;
     writeFileSync(join(this.home, "config.toml"), config);
   }
 
@@ -67,7 +69,7 @@ export class Stage {
       return /http:\/\/127\.0\.0\.1:(\d+)/.exec(said);
     });
     this.port = Number(found[1]);
-    if (process.env.RETHREAD_FRESH_PAGE) this.front ??= await freshFront(this);
+    if (process.env.RETHREAD_FRESH_PAGE) this.front ??= await pageFront(this, join(root, "web/dist"));
     this.url = this.front ?? found[0];
     this.server = child;
     return this;
@@ -117,42 +119,9 @@ export class Stage {
     const late = setTimeout(() => all.forEach((child) => child.kill("SIGKILL")), 5_000);
     await Promise.all(ended);
     clearTimeout(late);
+    rmSync(this.work, { recursive: true, force: true, maxRetries: 5 });
     if (existsSync(this.folder)) rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
-}
-
-const dist = join(root, "web/dist");
-const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
-
-/** For work on the page: a server in front, with files from web/dist and the headers of the real one, so that the program need not be built again. */
-async function freshFront(stage) {
-  const { headers } = await fetch(`http://127.0.0.1:${stage.port}`);
-  const kept = Object.fromEntries([...headers].filter(([name]) => !/^(content-(length|encoding|type)|etag|cache-control|date)$/.test(name)));
-  const front = createServer((asked, answer) => {
-    const path = asked.url.split("?")[0];
-    const file = join(dist, path === "/" ? "index.html" : path);
-    if (existsSync(file)) {
-      answer.writeHead(200, { ...kept, "content-type": TYPES[file.split(".").pop()] });
-      return answer.end(readFileSync(file));
-    }
-    const passed = request({ port: stage.port, host: "127.0.0.1", path: asked.url, method: asked.method, headers: asked.headers }, (got) => {
-      answer.writeHead(got.statusCode, got.headers);
-      got.pipe(answer);
-    });
-    passed.on("error", () => answer.destroy());
-    asked.pipe(passed);
-  });
-  front.on("upgrade", (asked, socket, head) => {
-    const behind = connect(stage.port, "127.0.0.1", () => {
-      behind.write(`${asked.method} ${asked.url} HTTP/1.1\r\n${asked.rawHeaders.map((word, at) => (at % 2 === 0 ? `${word}: ` : `${word}\r\n`)).join("")}\r\n`);
-      behind.write(head);
-      socket.pipe(behind).pipe(socket);
-    });
-    for (const [one, other] of [[socket, behind], [behind, socket]]) one.on("error", () => other.destroy()).on("close", () => other.destroy());
-  });
-  await new Promise((resolve) => front.listen(0, "127.0.0.1", resolve));
-  front.unref();
-  return `http://127.0.0.1:${front.address().port}`;
 }
 
 /** A client that speaks lines of JSON. */

@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { readPlace, type Place } from "./core/address.ts";
 import { visible } from "./core/visible.ts";
-import { hello, link, newVersion, signIn, start } from "./state/link.ts";
+import { hello, link, otherVersion, signIn, start } from "./state/link.ts";
 import { sessions } from "./state/list.ts";
 import { startQuestions } from "./state/questions.ts";
 import { helpOpen, SHORTCUTS, startKeys } from "./ui/keys.ts";
@@ -25,15 +25,21 @@ function App() {
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.querySelector<HTMLElement>("#main")?.focus())}>Skip to the content</a>
       {state.phase !== "ready" && <p class="banner" role="status">{state.phase === "lost" ? `${state.reason} Trying again…` : "Connecting…"}</p>}
-      {newVersion.value !== undefined && (
-        <p class="banner banner-info" role="status">
-          The server is now version {visible(newVersion.value)}. <button type="button" onClick={() => location.reload()}>Reload the page</button>
-        </p>
-      )}
+      <OtherVersion />
       <Content place={said.session === undefined ? place.value : inShare(said.session, place.value)} />
       <Notices />
       {helpOpen.value && <Help />}
     </>
+  );
+}
+
+function OtherVersion() {
+  const said = otherVersion.value;
+  if (said === undefined) return null;
+  return (
+    <p class="banner banner-info" role="status">
+      {visible(said)} <button type="button" onClick={() => location.reload()}>Reload the page</button>
+    </p>
   );
 }
 
@@ -59,6 +65,7 @@ function Connecting({ reason }: { reason: string | undefined }) {
   return (
     <main class="message-page">
       <h1>Rethread</h1>
+      <OtherVersion />
       <p class="muted" role="status">{reason === undefined ? "Connecting…" : `${reason} Trying again…`}</p>
     </main>
   );

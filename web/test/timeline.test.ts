@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { itemText, type Item } from "../src/core/item.ts";
 import type { JsonObject } from "../src/core/json.ts";
-import { fromPage, MOST_ITEMS, readPage, withEntries, refreshed, withNewer, withOlder, type Timeline } from "../src/core/timeline.ts";
+import { fromPage, MOST_ITEMS, readPage, withEntries, withNewer, withOlder, type Timeline } from "../src/core/timeline.ts";
 
 const said = (seq: number, id: string, text: string, kind = "agent"): JsonObject => ({
   seq, turn: 1, time: "2026-01-01T00:00:00Z",
@@ -66,12 +66,6 @@ test("older pages come before, and an item in two pages is one", () => {
   const more = withOlder(newest, page([whole(1, 3, "a", "A"), whole(9, 10, "c", "old")], 12));
   assert.deepEqual(texts(more), ["A", "C"]);
   assert.equal(more.before, false);
-});
-
-test("a newest page that is read again brings what is new, and replaces a window that it does not touch", () => {
-  const window = fromPage(page([whole(1, 3, "a", "A"), whole(4, 5, "b", "half")], 5));
-  assert.deepEqual(texts(refreshed(window, page([whole(4, 7, "b", "B"), whole(8, 8, "c", "C")], 8, true))), ["A", "B", "C"]);
-  assert.deepEqual(texts(refreshed(window, page([whole(90, 91, "z", "Z")], 91, true))), ["Z"]);
 });
 
 test("the window is bounded, at the side that is not looked at", () => {

@@ -24,9 +24,20 @@ export function moment(time: string | undefined): string {
   return Number.isNaN(at) ? "" : new Date(at).toLocaleString();
 }
 
-export function clock(time: string | undefined): string {
+/** The time of day; with the date, if that is another day than now. */
+export function clock(time: string | undefined, now = Date.now()): string {
   const at = time === undefined ? NaN : Date.parse(time);
-  return Number.isNaN(at) ? "" : new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+  if (Number.isNaN(at)) return "";
+  const [date, today] = [new Date(at), new Date(now)];
+  const hour = { hour: "2-digit", minute: "2-digit" } as const;
+  if (date.toDateString() === today.toDateString()) return date.toLocaleTimeString(undefined, hour);
+  const year = date.getFullYear() === today.getFullYear() ? undefined : ("numeric" as const);
+  return date.toLocaleString(undefined, { ...hour, day: "numeric", month: "short", ...(year && { year }) });
+}
+
+/** A path as it is called inside a project: without the directory of the project. */
+export function pathInside(path: string, cwd: string | undefined): string {
+  return cwd !== undefined && cwd.length > 1 && path.startsWith(`${cwd}/`) ? path.slice(cwd.length + 1) : path;
 }
 
 export function bytes(size: number): string {

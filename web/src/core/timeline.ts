@@ -76,13 +76,6 @@ export function withNewer(timeline: Timeline, page: Page): Timeline {
   return items.length > MOST_ITEMS ? withoutBeginning(longer) : longer;
 }
 
-/** The window after its newest page was read again. A page that does not touch the window replaces it. */
-export function refreshed(timeline: Timeline, page: Page): Timeline {
-  const last = timeline.items.reduce((most, item) => Math.max(most, item.last), 0);
-  const first = page.items[0] === undefined ? 0 : entryPlace(page.items[0]).seq;
-  return page.before && first > last ? fromPage(page) : withNewer(timeline, page);
-}
-
 /** Which part of the window is looked at, and is kept when it gets too long. */
 export type Kept = "beginning" | "end";
 

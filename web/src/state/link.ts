@@ -29,8 +29,8 @@ export type LinkPhase =
 
 export const link = signal<LinkPhase>({ phase: "connecting" });
 export const hello = signal<Hello | undefined>(undefined);
-/** The version of a server that replaced the one that the page came from. */
-export const newVersion = signal<string | undefined>(undefined);
+/** Says that the server is of another version than the page, and what to do. */
+export const otherVersion = signal<string | undefined>(undefined);
 
 type Ready = () => void;
 type Notified = (method: string, params: JsonObject) => void;
@@ -44,6 +44,8 @@ let withdrawn: (id: string | number) => void = () => {};
 let token: string | undefined;
 let peer: Peer | undefined;
 let attempt = 0;
+/** The version of the server that the page was opened with. */
+let firstVersion: string | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Calls this whenever a connection is ready, at once if it is now. Gives what ends that. */
@@ -185,9 +187,10 @@ async function initialize(here: Peer): Promise<void> {
     const answer = await here.request("initialize", params);
     const said = readHello(answer);
     if (!said.offers("read") || !said.offers("follow")) {
-      return refused("The server is of another version than this page. Reload the page; if that does not help, update Rethread.");
+      otherVersion.value = "Reload the page. If that does not help, update Rethread on the server's machine.";
+      return refused("The server is of another version than this page.");
     }
-    if (hello.value !== undefined && hello.value.version !== said.version) newVersion.value = said.version;
+    void compare(said.version);
     hello.value = said;
   } catch (error) {
     if (error instanceof RpcError) refused(`The server refused the connection: ${error.message}`);
@@ -196,6 +199,29 @@ async function initialize(here: Peer): Promise<void> {
   attempt = 0;
   link.value = { phase: "ready" };
   ready.forEach((call) => call());
+}
+
+/**
+ * A server that was replaced while the page was open may serve another page than this one, which may not understand all that it
+ * says. The start of the page names the script of its build.
+ */
+async function compare(version: string): Promise<void> {
+  firstVersion ??= version;
+  const isOther = firstVersion !== version || !(await servesThisPage());
+  const words = `The server is now of another version (${version}). Reload the page to use it; what you have written is kept.`;
+  otherVersion.value = isOther ? words : undefined;
+}
+
+async function servesThisPage(): Promise<boolean> {
+  const script = document.querySelector<HTMLScriptElement>("script[src]")?.getAttribute("src");
+  if (script === null || script === undefined) return true;
+  try {
+    const start = await fetch("/", { cache: "no-cache", signal: AbortSignal.timeout(10_000) });
+    return !start.ok || (await start.text()).includes(`"${script}"`);
+  } catch {
+    // It is asked again with the next connection.
+    return true;
+  }
 }
 
 function refused(reason: string): void {

@@ -1,20 +1,19 @@
 // One session on the page: its timeline, read in pages and followed live, and what holds for it as a whole. Reading claims nothing;
 // `acting.ts` attaches to the session.
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { itemText } from "../core/item.ts";
 import { at, fields, isObject, list, number, text, type Json, type JsonObject } from "../core/json.ts";
 import { ConnectionLost, RpcError } from "../core/rpc.ts";
 import { standingAfter, standingAfterEvent, stateOf, UNKNOWN, type Standing } from "../core/standing.ts";
-import { EMPTY, fromPage, readNewest, readPage, refreshed, trimmed, withEntries, withNewer, withOlder, type Page, type Timeline } from "../core/timeline.ts";
+import { EMPTY, fromPage, readNewest, readPage, trimmed, withEntries, withNewer, withOlder, type Page, type Timeline } from "../core/timeline.ts";
 import { onNotified, onReady, request } from "./link.ts";
 import { announce } from "./notices.ts";
 
 const PAGE = 60;
-/** What a request gets that the token does not allow. */
-const NOT_ALLOWED = -32011;
-/** How often a session is read again that may not be followed. */
-const READ_AGAIN = 2_000;
+/** How long it takes from one showing of live entries to the next, in milliseconds. */
+const SHORTEST_PAUSE = 30;
+const LONGEST_PAUSE = 400;
 
 export interface OutlineTurn {
   turn: number;
@@ -58,6 +57,7 @@ export class SessionStore {
   readonly timeline = signal<Timeline>(EMPTY);
   readonly standing = signal<Standing>(UNKNOWN);
   readonly outline = signal<Outline | undefined>(undefined);
+  readonly cwd = computed(() => this.outline.value?.cwd);
   readonly clients = signal<readonly AttachedClient[]>([]);
   readonly sent = signal<readonly SentPrompt[]>([]);
   /** Prompts that were not received: they go back into the box. */
@@ -66,6 +66,8 @@ export class SessionStore {
   readonly refusal = signal<string | undefined>(undefined);
   /** How many entries came while the end was not looked at. */
   readonly below = signal(0);
+  /** Whether the end is far from what is looked at. */
+  readonly away = signal(false);
   /** The message to scroll to. */
   readonly target = signal<string | undefined>(undefined);
   /** The last entry that is known, whether it is in the window or not. */
@@ -94,7 +96,6 @@ export class SessionStore {
     this.#closed = true;
     this.#ends.forEach((end) => end());
     clearTimeout(this.#outlineTimer);
-    clearTimeout(this.#readTimer);
     request("_rethread/unfollow", { sessionId: this.id }).catch(() => {});
   }
 
@@ -200,13 +201,7 @@ export class SessionStore {
   }
 
   async #follow(): Promise<void> {
-    let answer: Json;
-    try {
-      answer = await request("_rethread/follow", { sessionId: this.id, after: this.seen });
-    } catch (error) {
-      if (!(error instanceof RpcError) || error.code !== NOT_ALLOWED) throw error;
-      return this.#readAgain();
-    }
+    const answer = await request("_rethread/follow", { sessionId: this.id, after: this.seen });
     let standing = this.standing.value;
     for (const update of list(at(answer, "standing"))) standing = standingAfter(standing, fields(update));
     this.standing.value = standing;
@@ -215,23 +210,6 @@ export class SessionStore {
     else this.#settleAt = head;
   }
 
-  /** A view without secrets gets no chunks, which could have parts of one: its newest messages are read again and again. */
-  #readAgain(): void {
-    this.#isRead = true;
-    clearTimeout(this.#readTimer);
-    this.#readTimer = setTimeout(async () => {
-      if (!this.timeline.value.after) {
-        await this.#extend({}, (answer) => {
-          this.timeline.value = refreshed(this.timeline.value, readNewest(answer));
-        });
-      }
-      await this.#readOutline();
-      if (!this.#closed) this.#readAgain();
-    }, READ_AGAIN);
-  }
-
-  #isRead = false;
-  #readTimer: ReturnType<typeof setTimeout> | undefined;
   #settleAt: number | undefined;
 
   #notified(method: string, params: JsonObject): void {
@@ -243,17 +221,25 @@ export class SessionStore {
     }
   }
 
-  /** Entries are shown once in a frame, however many there are. */
+  /**
+   * Entries are shown together, however many there are: at once if none came before, and then as often as the eye can follow, or less
+   * often if drawing takes long, so that the page has time for its user.
+   */
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
     const flush = () => {
       this.#scheduled = false;
+      const begin = performance.now();
       this.#flush();
+      // Drawing follows at once: what comes after it can tell how long it took.
+      setTimeout(() => (this.#notBefore = begin + Math.min(LONGEST_PAUSE, Math.max(SHORTEST_PAUSE, 4 * (performance.now() - begin)))));
     };
-    if (document.visibilityState === "visible") requestAnimationFrame(flush);
+    if (document.visibilityState === "visible") setTimeout(() => requestAnimationFrame(flush), Math.max(0, this.#notBefore - performance.now()));
     else setTimeout(flush, 250);
   }
+
+  #notBefore = 0;
 
   #flush(): void {
     const entries = this.#entries;
@@ -311,7 +297,7 @@ export class SessionStore {
     try {
       const answer = fields(await request("_rethread/outline", { sessionId: this.id }));
       this.outline.value = readOutline(answer);
-      if (this.standing.value.state === "unknown" || this.#isRead) {
+      if (this.standing.value.state === "unknown") {
         this.standing.value = { ...this.standing.value, state: stateOf(answer["state"]) };
       }
     } catch {

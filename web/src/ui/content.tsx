@@ -7,7 +7,7 @@ import { visible, visibleLines } from "../core/visible.ts";
 import { CodeBlock, Link, Markdown } from "./markdown.tsx";
 
 /** A longer text is shown up to here, until the user asks for more. */
-const FOLD = 40_000;
+const FOLD = 100_000;
 /** A longer text is not read as Markdown. */
 const LONGEST_MARKDOWN = 400_000;
 

@@ -13,7 +13,7 @@ import type { SessionStore } from "../state/session.ts";
 import { ContentBlock, LongText, Unknown } from "./content.tsx";
 import { forkAndOpen } from "./actions.ts";
 import { Icon } from "./icons.tsx";
-import { copy, IconButton } from "./parts.tsx";
+import { copy, IconButton, Plain } from "./parts.tsx";
 import { Terminal, ToolCard } from "./tool.tsx";
 
 interface ItemProps {
@@ -24,6 +24,8 @@ interface ItemProps {
   terminal: (id: string) => Item | undefined;
   /** Changes with what `terminal` gives, for items that show one. */
   terminals: unknown;
+  /** The name of its sub-agent, if what is above is not of the same one. */
+  of: string | undefined;
 }
 
 export const ItemView = memo(
@@ -31,15 +33,16 @@ export const ItemView = memo(
     const { item } = props;
     const drawn = draw(props);
     if (drawn === null) return null;
-    const nested = item.session === undefined ? "" : " nested";
+    const nested = item.session === undefined && item.subject !== "subagent" ? "" : " nested";
     return (
       <article class={`item item-${item.subject}${nested}`} data-key={item.key} data-id={item.id} aria-label={labelOf(item)} tabIndex={-1}>
+        {props.of !== undefined && <SubagentName name={props.of} />}
         {drawn}
       </article>
     );
   },
   (before: ItemProps, after: ItemProps) =>
-    before.item === after.item && before.growing === after.growing && before.terminals === after.terminals,
+    before.item === after.item && before.growing === after.growing && before.terminals === after.terminals && before.of === after.of,
 );
 
 function labelOf(item: Item): string {
@@ -68,7 +71,7 @@ function draw({ item, store, growing, terminal }: ItemProps) {
     case "thought":
       return <Thought item={item} growing={growing} />;
     case "tool":
-      return <ToolCard item={item} terminal={terminal} />;
+      return <ToolCard item={item} terminal={terminal} cwd={store.cwd.value} />;
     case "terminal":
       return <Terminal item={item} />;
     case "plan":
@@ -80,10 +83,24 @@ function draw({ item, store, growing, terminal }: ItemProps) {
     case "event":
       return <EventMarker item={item} />;
     case "subagent":
-      return <Marker words={`Sub-agent: ${text(item.members["title"]) ?? item.id}`} />;
+      return <SubagentName name={subagentName(item)} />;
     case "other":
       return <Unknown what={text(item.members["sessionUpdate"]) ?? "update"} value={item.members} />;
   }
+}
+
+export function subagentName(item: Item): string {
+  return firstLine(text(item.members["title"]) ?? text(item.members["name"]) ?? "", 120) || "Sub-agent";
+}
+
+function SubagentName({ name }: { name: string }) {
+  return (
+    <p class="subagent">
+      <Icon name="fork" size={14} />
+      <span class="unseen">Sub-agent: </span>
+      <Plain text={name} />
+    </p>
+  );
 }
 
 function Parts({ item, store, growing }: { item: Item; store: SessionStore; growing: boolean }) {
@@ -195,17 +212,19 @@ export function PlanSteps({ plan }: { plan: Parameters<typeof planSteps>[0] }) {
 
 function Compaction({ item }: { item: Item }) {
   const status = text(item.members["status"]);
-  const words = status === "in_progress" ? "The conversation is being compacted" : status === "failed" ? "The compaction failed" : "The conversation was compacted";
+  const words = status === "in_progress" ? "Compacting the conversation" : status === "failed" ? "The compaction failed" : "Conversation compacted";
   const summary = itemText(item);
+  const [open, setOpen] = useState(false);
   return (
     <>
-      <Marker words={words} />
-      {summary !== "" && (
-        <details class="data">
-          <summary>Summary</summary>
-          <LongText text={summary} />
-        </details>
-      )}
+      <div class={status === "failed" ? "marker marker-bad" : "marker"}>
+        {summary === "" ? words : (
+          <button type="button" class="marker-button" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {words} · {open ? "Hide summary" : "Show summary"} <Icon name="chevron" size={12} />
+          </button>
+        )}
+      </div>
+      {open && <div class="compaction-summary"><LongText text={summary} cut={item.cut} /></div>}
     </>
   );
 }

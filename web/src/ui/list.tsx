@@ -52,7 +52,7 @@ export function Top() {
       <label class="search">
         <Icon name="search" />
         <span class="unseen">Search all sessions</span>
-        <input id="search" type="search" placeholder="Search sessions and messages" value={query.value} onInput={(event) => {
+        <input id="search" type="search" placeholder="Search all sessions" value={query.value} onInput={(event) => {
           if (location.hash.startsWith("#/usage")) location.hash = placeHref({ page: "list" });
           search(event.currentTarget.value);
         }} />
@@ -178,7 +178,7 @@ function Found({ list, typed }: { list: SessionList; typed: string }) {
       )}
       <section class="project" aria-label="Messages" aria-busy={searching.value}>
         <header><h2>Messages</h2></header>
-        <ul class="hits">{hits.value.map((hit, index) => <HitRow key={index} hit={hit} />)}</ul>
+        <ul class="hits">{bySession(hits.value).map((group) => <HitGroup key={group[0]?.session} group={group} />)}</ul>
         {searchFailed.value !== undefined && <p class="muted">{visible(searchFailed.value)}</p>}
         {searching.value && <p class="muted" role="status">Searching…</p>}
         {!searching.value && hits.value.length === 0 && searchFailed.value === undefined && <p class="muted" role="status">No message has these words.</p>}
@@ -190,14 +190,39 @@ function Found({ list, typed }: { list: SessionList; typed: string }) {
 
 const SPEAKERS: Record<string, string> = { user: "Prompt", agent: "Answer", thought: "Thought", tool: "Tool call", terminal: "Terminal", plan: "Plan", compaction: "Summary" };
 
+/** The hits of each session together, in the order of the first ones. */
+function bySession(all: readonly Hit[]): Hit[][] {
+  const groups = new Map<string, Hit[]>();
+  for (const hit of all) {
+    const known = groups.get(hit.session);
+    if (known === undefined) groups.set(hit.session, [hit]);
+    else known.push(hit);
+  }
+  return [...groups.values()];
+}
+
+function HitGroup({ group }: { group: Hit[] }) {
+  const first = group[0];
+  if (first === undefined) return null;
+  return (
+    <li>
+      <header>
+        <h3 class="hit-title"><a href={placeHref({ page: "session", session: first.session })}><Plain text={firstLine(first.title ?? "", 120) || "Untitled session"} /></a></h3>
+        <span class="muted">{[visible(folderName(first.cwd)), visible(first.agent)].filter(Boolean).join(" · ")}</span>
+      </header>
+      <ul>{group.map((hit, index) => <HitRow key={index} hit={hit} />)}</ul>
+    </li>
+  );
+}
+
 function HitRow({ hit }: { hit: Hit }) {
   const href = placeHref(hit.message === undefined ? { page: "session", session: hit.session } : { page: "session", session: hit.session, message: hit.message });
   return (
     <li class="hit" data-row>
       <a href={href}>
-        <span class="hit-title"><Plain text={firstLine(hit.title ?? "", 120) || "Untitled session"} /></span>
-        <span class="muted">{[SPEAKERS[hit.speaker] ?? visible(hit.speaker), visible(folderName(hit.cwd)), ago(hit.time, Date.now())].filter(Boolean).join(" · ")}</span>
+        <span class="muted">{SPEAKERS[hit.speaker] ?? visible(hit.speaker)}</span>
         <span class="hit-passage" dir="auto">{hit.passage.map((part, index) => (part.match ? <mark key={index}>{visible(part.text)}</mark> : visible(part.text)))}</span>
+        <time class="muted" dateTime={hit.time} title={moment(hit.time)}>{ago(hit.time, Date.now())}</time>
       </a>
     </li>
   );

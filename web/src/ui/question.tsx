@@ -68,7 +68,7 @@ function Subject({ subject, call }: { subject: JsonObject; call: (id: string) =>
   return (
     <div class="question-subject">
       {command !== undefined && <Command command={command} cwd={text(fields(input)["cwd"])} />}
-      {diffs.map((file, index) => <Diff key={index} file={file} />)}
+      {diffs.map((file, index) => <Diff key={index} file={file} cwd={undefined} />)}
       {blocks.filter((block) => block["type"] === "content").map((block, index) => <ContentBlock key={index} block={fields(block["content"])} plain />)}
       {command === undefined && diffs.length === 0 && input != null && <pre class="question-text" tabIndex={0}>{visibleLines(pretty(input))}</pre>}
     </div>

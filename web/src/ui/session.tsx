@@ -47,7 +47,9 @@ export function SessionPage({ id, message }: { id: string; message: string | und
         <main class="conversation" id="main" aria-label="Conversation" aria-busy={opening.state === "loading"}>
           {opening.state === "loading" ? <Skeleton /> : <TimelineView store={store} />}
           <div class="foot">
-            {asked.map((question) => <QuestionCard key={question.key} question={question} call={call} />)}
+            <div class="foot-questions">
+              {asked.map((question) => <QuestionCard key={question.key} question={question} call={call} />)}
+            </div>
             <OpenPlan store={store} />
             {isFull && store.refusal.value !== undefined && <p class="refusal" role="note">{visible(store.refusal.value)}</p>}
             {isFull && <Composer store={store} />}
@@ -110,6 +112,7 @@ function SessionHeader({ store, outlined, setOutlined }: HeaderProps) {
           {outline !== undefined && <Plain class="fact-project" text={folderName(outline.cwd)} />}
           {outline?.agents.at(-1) !== undefined && <Plain text={outline.agents.at(-1) ?? ""} />}
           <UsageFact store={store} />
+          <CostFact store={store} />
           {outline?.forkOf !== undefined && !shared && <a href={placeHref({ page: "session", session: outline.forkOf })}>forked</a>}
         </p>
       </div>
@@ -125,13 +128,18 @@ function SessionHeader({ store, outlined, setOutlined }: HeaderProps) {
 function UsageFact({ store }: { store: SessionStore }) {
   const usage = store.standing.value.usage;
   if (usage === undefined) return null;
-  const share = usage.size > 0 ? `${Math.round((usage.used / usage.size) * 100)}% of context` : `${count(usage.used)} tokens`;
+  const isKnown = usage.size > 0;
   return (
     <span title={`${usage.used.toLocaleString()} of ${usage.size.toLocaleString()} tokens`}>
-      {share}
-      {usage.cost !== undefined && ` · ${money(usage.cost.amount, usage.cost.currency)}`}
+      {isKnown ? `${Math.round((usage.used / usage.size) * 100)}%` : `${count(usage.used)} tokens`}
+      {isKnown && <span class="fact-more"> of context</span>}
     </span>
   );
+}
+
+function CostFact({ store }: { store: SessionStore }) {
+  const cost = store.standing.value.usage?.cost;
+  return cost === undefined ? null : <span class="fact-cost">{money(cost.amount, cost.currency)}</span>;
 }
 
 function Clients({ store }: { store: SessionStore }) {

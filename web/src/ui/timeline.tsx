@@ -8,10 +8,12 @@ import type { Item } from "../core/item.ts";
 import type { SessionStore } from "../state/session.ts";
 import { visible } from "../core/visible.ts";
 import { Icon } from "./icons.tsx";
-import { ItemView } from "./items.tsx";
+import { ItemView, subagentName } from "./items.tsx";
 
 /** How near to the end of what is loaded more is loaded. */
 const NEAR = 1_500;
+/** How far from the end a way back is offered. */
+const FAR = 600;
 /** How near to the end the user has to be to stay there. */
 const AT_END = 48;
 
@@ -23,15 +25,18 @@ export function TimelineView({ store }: { store: SessionStore }) {
   const timeline = store.timeline.value;
   const sent = store.sent.value;
   const running = store.standing.value.state === "running";
-  const { shown, terminals } = useMemo(() => arrange(timeline.items), [timeline]);
+  const { shown, terminals, names } = useMemo(() => arrange(timeline.items), [timeline]);
   const newest = shown.at(-1);
 
   useLayoutEffect(() => {
     const box = scroller.current;
     if (box === null) return;
-    if (store.atEnd && !timeline.after) box.scrollTop = box.scrollHeight;
-    else restore(box, anchor.current);
-    anchor.current = topmost(box);
+    if (store.atEnd && !timeline.after) {
+      box.scrollTop = box.scrollHeight;
+    } else {
+      restore(box, anchor.current);
+      anchor.current = topmost(box);
+    }
     last.current = { ...last.current, top: box.scrollTop, height: box.scrollHeight };
     loadNear(box, store);
   }, [timeline, sent]);
@@ -41,6 +46,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
     const box = scroller.current;
     if (box === null || content.current === null) return;
     const observer = new ResizeObserver(() => {
+      box.parentElement?.style.setProperty("--scrollbars", `${box.offsetWidth - box.clientWidth}px`);
       if (store.atEnd && !store.timeline.value.after) box.scrollTop = box.scrollHeight;
     });
     observer.observe(box);
@@ -66,6 +72,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
     const atEnd = !store.timeline.value.after && (near || (store.atEnd && !up));
     store.atEnd = atEnd;
     if (atEnd) store.below.value = 0;
+    store.away.value = !atEnd && box.scrollHeight - box.scrollTop - box.clientHeight > FAR;
     loadNear(box, store);
   };
 
@@ -85,6 +92,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
             growing={running && item === newest}
             terminal={(id) => terminals.get(terminalKey(item, id))}
             terminals={terminalOf(item, terminals)}
+            of={names.get(item.key)}
           />
         ))}
         {timeline.after && shown.length > 0 && <p class="muted center">Loading later messages…</p>}
@@ -105,7 +113,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
 }
 
 function NewBelow({ store, scroller }: { store: SessionStore; scroller: { current: HTMLDivElement | null } }) {
-  if (store.below.value === 0 && !store.timeline.value.after) return null;
+  if (store.below.value === 0 && !store.timeline.value.after && !store.away.value) return null;
   const go = async () => {
     store.atEnd = true;
     await store.toEnd();
@@ -120,14 +128,28 @@ function NewBelow({ store, scroller }: { store: SessionStore; scroller: { curren
 }
 
 /** Terminals are drawn inside the tool calls that show them. */
-function arrange(items: readonly Item[]): { shown: Item[]; terminals: Map<string, Item> } {
+function arrange(items: readonly Item[]): { shown: Item[]; terminals: Map<string, Item>; names: Map<string, string> } {
   const terminals = new Map<string, Item>();
   const referred = new Set<string>();
   for (const item of items) {
     if (item.subject === "terminal") terminals.set(item.key, item);
     if (item.subject === "tool") terminalIds(item).forEach((id) => referred.add(terminalKey(item, id)));
   }
-  return { shown: items.filter((item) => item.subject !== "terminal" || !referred.has(item.key)), terminals };
+  const shown = items.filter((item) => item.subject !== "terminal" || !referred.has(item.key));
+  return { shown, terminals, names: subagentNames(shown) };
+}
+
+/** Sub-agents may work at the same time: where another one goes on, its name is shown. */
+function subagentNames(items: readonly Item[]): Map<string, string> {
+  const titles = new Map<string, string>();
+  const names = new Map<string, string>();
+  let above: string | undefined;
+  for (const item of items) {
+    if (item.subject === "subagent") titles.set(item.id, subagentName(item));
+    if (item.session !== undefined && item.session !== above) names.set(item.key, titles.get(item.session) ?? "Sub-agent");
+    above = item.subject === "subagent" ? item.id : item.session;
+  }
+  return names;
 }
 
 function terminalIds(item: Item): string[] {

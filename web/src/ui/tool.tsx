@@ -5,6 +5,7 @@ import { terminalLines } from "../core/ansi.ts";
 import { readPatch, type DiffFile } from "../core/diff.ts";
 import type { Item } from "../core/item.ts";
 import { fields, isObject, list, number, pretty, text, type Json, type JsonObject } from "../core/json.ts";
+import { pathInside } from "../core/format.ts";
 import { firstLine, visible, visibleLines } from "../core/visible.ts";
 import { ContentBlock, Unknown } from "./content.tsx";
 import { Icon, type IconName } from "./icons.tsx";
@@ -31,7 +32,7 @@ const STATUS_WORDS: Record<string, string> = {
   cancelled: "Cancelled",
 };
 
-export function ToolCard({ item, terminal }: { item: Item; terminal: (id: string) => Item | undefined }) {
+export function ToolCard({ item, terminal, cwd }: { item: Item; terminal: (id: string) => Item | undefined; cwd: string | undefined }) {
   const status = text(item.members["status"]) ?? "pending";
   const blocks = item.parts.flatMap((part) => (part.type === "block" ? [part.block] : []));
   const diffs = useMemo(() => blocks.filter((block) => block["type"] === "diff").flatMap(diffFiles), [item]);
@@ -49,7 +50,7 @@ export function ToolCard({ item, terminal }: { item: Item; terminal: (id: string
         <span class={`status status-${status}`}>{STATUS_WORDS[status] ?? visible(status)}</span>
         <Icon name="chevron" size={12} />
       </button>
-      {open && <ToolBody item={item} blocks={blocks} diffs={diffs} terminal={terminal} />}
+      {open && <ToolBody item={item} blocks={blocks} diffs={diffs} terminal={terminal} cwd={cwd} />}
     </div>
   );
 }
@@ -59,9 +60,10 @@ interface BodyProps {
   blocks: JsonObject[];
   diffs: DiffFile[];
   terminal: (id: string) => Item | undefined;
+  cwd: string | undefined;
 }
 
-function ToolBody({ item, blocks, diffs, terminal }: BodyProps) {
+function ToolBody({ item, blocks, diffs, terminal, cwd }: BodyProps) {
   const input = item.members["rawInput"];
   const output = item.members["rawOutput"];
   const locations = list(item.members["locations"]).filter(isObject);
@@ -72,14 +74,14 @@ function ToolBody({ item, blocks, diffs, terminal }: BodyProps) {
         <ul class="locations" aria-label="Files">
           {locations.slice(0, 20).map((location, index) => (
             <li key={index}>
-              <Plain text={`${text(location["path"]) ?? ""}${location["line"] ? `:${number(location["line"])}` : ""}`} />
+              <Plain text={`${pathInside(text(location["path"]) ?? "", cwd)}${location["line"] ? `:${number(location["line"])}` : ""}`} />
             </li>
           ))}
         </ul>
       )}
       {command !== undefined && <CodeBlock code={visibleLines(command)} language="bash" />}
       {diffs.map((file, index) => (
-        <Diff key={index} file={file} />
+        <Diff key={index} file={file} cwd={cwd} />
       ))}
       {blocks.filter((block) => block["type"] !== "diff").map((block, index) => (
         <ToolContent key={index} block={block} terminal={terminal} />
@@ -149,14 +151,14 @@ export function diffFiles(block: JsonObject): DiffFile[] {
 
 const MOST_ROWS = 400;
 
-export function Diff({ file }: { file: DiffFile }) {
+export function Diff({ file, cwd }: { file: DiffFile; cwd: string | undefined }) {
   const [all, setAll] = useState(false);
   const rows = all ? file.rows : file.rows.slice(0, MOST_ROWS);
   const words = { add: "Added", delete: "Deleted", modify: "", move: "Moved" }[file.operation];
   return (
     <div class="diff" dir="ltr">
       <div class="diff-path">
-        <Plain text={file.from === undefined ? file.path : `${file.from} → ${file.path}`} />
+        <Plain text={[...(file.from === undefined ? [] : [file.from]), file.path].map((path) => pathInside(path, cwd)).join(" → ")} />
         {words !== "" && <span class="muted">{words}</span>}
       </div>
       {rows.length > 0 && (

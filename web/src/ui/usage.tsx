@@ -27,10 +27,11 @@ const failed = signal<string | undefined>(undefined);
 
 export function UsagePage() {
   const [days, setDays] = useState(30);
-  const [measure, setMeasure] = useState<Measure>("tokens");
+  const [chosen, setMeasure] = useState<Measure | undefined>(undefined);
   useEffect(() => onReady(() => void read(days)), [days]);
   useEffect(() => void (document.title = "Usage · Rethread"), []);
   const known = rows.value ?? [];
+  const measure = chosen ?? told(known);
   const currency = known.find((row) => row.currency !== "")?.currency ?? "USD";
   const value = (row: UsageRow) => (measure === "turns" ? row.turns : measure === "cost" ? row.cost : row.input + row.output);
   const words = (amount: number) => (measure === "cost" ? money(amount, currency) : count(amount));
@@ -47,7 +48,8 @@ export function UsagePage() {
             {(["tokens", "turns", "cost"] as const).map((name) => <button key={name} type="button" aria-pressed={measure === name} onClick={() => setMeasure(name)}>{name[0]?.toUpperCase() + name.slice(1)}</button>)}
           </div>
         </div>
-        {failed.value !== undefined && <p class="muted">{visible(failed.value)}</p>}
+        {failed.value !== undefined && <p class="muted center" role="alert">{visible(failed.value)}</p>}
+        {rows.value === undefined && failed.value === undefined && <p class="muted center" role="status">Loading…</p>}
         {rows.value !== undefined && (
           <>
             <Totals rows={known} currency={currency} />
@@ -61,6 +63,17 @@ export function UsagePage() {
       </main>
     </div>
   );
+}
+
+/** What is shown first: what the agents tell of. Not all of them tell how many tokens they use, or what these cost. */
+function told(all: readonly UsageRow[]): Measure {
+  if (all.some((row) => row.input + row.output > 0)) return "tokens";
+  return all.some((row) => row.cost > 0) ? "cost" : "turns";
+}
+
+/** A number of tokens; a dash if nobody has told any. */
+function tokens(amount: number, turns: number): string {
+  return amount === 0 && turns > 0 ? "–" : count(amount);
 }
 
 async function read(days: number): Promise<void> {
@@ -93,11 +106,12 @@ function sum(of: readonly UsageRow[], value: (row: UsageRow) => number): number 
 }
 
 function Totals({ rows: all, currency }: { rows: readonly UsageRow[]; currency: string }) {
+  const turns = sum(all, (row) => row.turns);
   return (
     <dl class="totals">
-      <div><dt>Turns</dt><dd>{sum(all, (row) => row.turns).toLocaleString()}</dd></div>
-      <div><dt>Tokens in</dt><dd>{count(sum(all, (row) => row.input))}</dd></div>
-      <div><dt>Tokens out</dt><dd>{count(sum(all, (row) => row.output))}</dd></div>
+      <div><dt>Turns</dt><dd>{turns.toLocaleString()}</dd></div>
+      <div><dt>Tokens in</dt><dd>{tokens(sum(all, (row) => row.input), turns)}</dd></div>
+      <div><dt>Tokens out</dt><dd>{tokens(sum(all, (row) => row.output), turns)}</dd></div>
       <div><dt>Cost</dt><dd>{money(sum(all, (row) => row.cost), currency)}</dd></div>
     </dl>
   );
@@ -128,13 +142,14 @@ function Chart({ rows: all, days, value, words, measure }: ChartProps) {
   const step = width / days;
   return (
     <figure class="chart">
+      {most > 1e-6 ? <span class="chart-most muted">{words(most)}</span> : <p class="chart-empty muted">Nothing in this time.</p>}
       <svg viewBox={`0 0 ${width} ${HEIGHT + 22}`} role="img" aria-label={`${measure} by day; the most on one day is ${words(most)}`} preserveAspectRatio="none">
         {[0.25, 0.5, 0.75, 1].map((part) => <line key={part} class="grid" x1="0" x2={width} y1={HEIGHT - part * (HEIGHT - 8)} y2={HEIGHT - part * (HEIGHT - 8)} />)}
         {dates.map((day, index) => {
           let top = HEIGHT;
           return (
             <g key={day}>
-              <title>{`${day}: ${words(sum(byDay.get(day) ?? [], value))}`}</title>
+              <title>{`${shortDay(day)}: ${words(sum(byDay.get(day) ?? [], value))}`}</title>
               <rect class="hover" x={index * step} y="0" width={step} height={HEIGHT} />
               {agents.map((agent, at) => {
                 const amount = sum((byDay.get(day) ?? []).filter((row) => row.agent === agent), value);
@@ -147,12 +162,17 @@ function Chart({ rows: all, days, value, words, measure }: ChartProps) {
         })}
       </svg>
       <figcaption>
-        <span class="muted">{dates[0]}</span>
+        <span class="muted">{shortDay(dates[0])}</span>
         <span class="legend">{agents.slice(0, SERIES + 1).map((agent, index) => <span key={agent}><i class={`key series-${index}`} aria-hidden="true" />{visible(index < SERIES ? agent : "other")}</span>)}</span>
-        <span class="muted">{`most ${words(most < 1e-6 ? 0 : most)}`}</span>
+        <span class="muted">{shortDay(dates.at(-1))}</span>
       </figcaption>
     </figure>
   );
+}
+
+function shortDay(day: string | undefined): string {
+  const [year = 0, month = 1, date = 1] = (day ?? "").split("-").map(Number);
+  return new Date(year, month - 1, date).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
 function localDay(time: number): string {
@@ -175,8 +195,8 @@ function Table({ title, rows: all, by, currency }: { title: string; rows: readon
             <tr key={name}>
               <th scope="row"><bdi>{visible(name)}</bdi></th>
               <td class="align-right">{sum(of, (row) => row.turns).toLocaleString()}</td>
-              <td class="align-right">{count(sum(of, (row) => row.input))}</td>
-              <td class="align-right">{count(sum(of, (row) => row.output))}</td>
+              <td class="align-right">{tokens(sum(of, (row) => row.input), sum(of, (row) => row.turns))}</td>
+              <td class="align-right">{tokens(sum(of, (row) => row.output), sum(of, (row) => row.turns))}</td>
               <td class="align-right">{money(sum(of, (row) => row.cost), currency)}</td>
             </tr>
           ))}
