@@ -15,6 +15,8 @@ import { SessionPage } from "./ui/session.tsx";
 import { UsagePage } from "./ui/usage.tsx";
 
 const place = signal<Place>({ page: "list" });
+/** How long the list waits for the session that is shown, in milliseconds. */
+const AFTER_SESSION = 300;
 
 function App() {
   const state = link.value;
@@ -120,12 +122,13 @@ void start().then(() => {
   follow();
   window.addEventListener("hashchange", follow);
 });
-// A shared view has no list, and asks for none.
+// A shared view has no list, and asks for none. On the page of a session, the session is asked for first.
 let listed = false;
 hello.subscribe((said) => {
   if (said === undefined || said.session !== undefined || listed) return;
   listed = true;
-  sessions.open();
+  if (place.value.page === "session") setTimeout(() => sessions.open(), AFTER_SESSION);
+  else sessions.open();
 });
 const root = document.querySelector("#page");
 if (root !== null) render(<App />, root);

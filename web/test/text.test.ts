@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { terminalLines } from "../src/core/ansi.ts";
 import { placeHref, readPlace, readSecret } from "../src/core/address.ts";
 import { readPatch } from "../src/core/diff.ts";
+import { clock, pathInside } from "../src/core/format.ts";
 import { highlight } from "../src/core/highlight.ts";
 import { parseMarkdown, safeHref, type MarkdownBlock, type MarkdownNode } from "../src/core/markdown.ts";
 import { standingAfter, UNKNOWN } from "../src/core/standing.ts";
@@ -102,4 +103,16 @@ test("the standing follows updates and survives wrong ones", () => {
   assert.equal(after({ sessionUpdate: "state_update", state: "dreaming" }).state, "unknown");
   assert.deepEqual(after({ sessionUpdate: "config_option_update", configOptions: [null, 3, { configId: "m", currentValue: "a", options: [{ name: "G", options: [{ value: "a" }] }] }] }).options[0]?.choices[0]?.group, "G");
   assert.equal(after({ sessionUpdate: "usage_update", used: "x" }).usage, undefined);
+});
+
+test("times have their date if it is another day, and paths are those inside the project", () => {
+  const now = Date.parse("2026-03-05T12:00:00");
+  assert.doesNotMatch(clock("2026-03-05T09:30:00", now), /Mar/);
+  assert.match(clock("2026-03-04T09:30:00", now), /Mar/);
+  assert.match(clock("2025-03-05T09:30:00", now), /2025/);
+  assert.equal(clock("never", now), "");
+  assert.equal(pathInside("/work/a/src/x.rs", "/work/a"), "src/x.rs");
+  assert.equal(pathInside("/work/ab/x.rs", "/work/a"), "/work/ab/x.rs");
+  assert.equal(pathInside("/x.rs", "/"), "/x.rs");
+  assert.equal(pathInside("/x.rs", undefined), "/x.rs");
 });

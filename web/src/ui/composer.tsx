@@ -16,9 +16,12 @@ import { IconButton } from "./parts.tsx";
 
 const LARGEST_IMAGE = 10 * 1024 * 1024;
 
+/** Images that were pasted and not sent, by session. They are too large for the storage of the browser: a reload loses them. */
+const pasted = new Map<string, JsonObject[]>();
+
 export function Composer({ store }: { store: SessionStore }) {
   const [draft, setDraft] = useState(() => load("session", `draft.${store.id}`) ?? "");
-  const [images, setImages] = useState<JsonObject[]>([]);
+  const [images, setImages] = useState<JsonObject[]>(() => pasted.get(store.id) ?? []);
   const [chosen, setChosen] = useState(0);
   const box = useRef<HTMLTextAreaElement>(null);
   const standing = store.standing.value;
@@ -27,6 +30,7 @@ export function Composer({ store }: { store: SessionStore }) {
   const commands = suggestions(draft, standing.commands);
 
   useEffect(() => save("session", `draft.${store.id}`, draft === "" ? undefined : draft), [draft]);
+  useEffect(() => void pasted.set(store.id, images), [images]);
   useLayoutEffect(() => fit(box.current), [draft]);
   useSignalEffect(() => {
     const back = store.returned.value;

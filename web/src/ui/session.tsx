@@ -1,7 +1,7 @@
 // The page of one session.
 
 import { useSignalEffect } from "@preact/signals";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { placeHref } from "../core/address.ts";
 import { ago, count, folderName, money, moment, plural } from "../core/format.ts";
 import { firstLine, visible } from "../core/visible.ts";
@@ -22,7 +22,8 @@ import { TimelineView } from "./timeline.tsx";
 export function SessionPage({ id, message }: { id: string; message: string | undefined }) {
   const store = useMemo(() => new SessionStore(id), [id]);
   const [outlined, setOutlined] = useState(false);
-  useEffect(() => {
+  // Not after it was drawn: it is drawn with what it reads.
+  useLayoutEffect(() => {
     store.open(message);
     return () => store.close();
   }, [store]);
@@ -144,14 +145,23 @@ function CostFact({ store }: { store: SessionStore }) {
 
 function Clients({ store }: { store: SessionStore }) {
   const others = store.clients.value.filter((client) => !client.you);
+  const [open, setOpen] = useState(false);
   if (others.length === 0) return null;
-  const names = others.map((client) => visible(client.name) + (client.role === "observer" ? " (looking on)" : "")).join(", ");
+  const names = others.map((client) => visible(client.name) + (client.role === "observer" ? " (looking on)" : ""));
   return (
-    <span class="clients" title={names}>
-      <Icon name="people" />
-      <span aria-hidden="true">{others.length}</span>
-      <span class="unseen">{`Also here: ${names}`}</span>
-    </span>
+    <div class="menu" onKeyDown={(event) => event.key === "Escape" && setOpen(false)} onFocusOut={() => setOpen(false)}>
+      <button type="button" class="clients" title={names.join(", ")} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name="people" />
+        <span aria-hidden="true">{others.length}</span>
+        <span class="unseen">{`Also here: ${names.join(", ")}`}</span>
+      </button>
+      {open && (
+        <div class="menu-list clients-list">
+          <p class="muted">Also here</p>
+          <ul>{names.map((name, index) => <li key={index}>{name}</li>)}</ul>
+        </div>
+      )}
+    </div>
   );
 }
 

@@ -63,7 +63,6 @@ export function TimelineView({ store }: { store: SessionStore }) {
   const scrolled = () => {
     const box = scroller.current;
     if (box === null) return;
-    anchor.current = topmost(box);
     const near = box.scrollHeight - box.scrollTop - box.clientHeight < AT_END;
     // The end also moves away by itself while something is drawn; then the height changes, and nobody has touched anything.
     const { top, height, touched } = last.current;
@@ -71,6 +70,8 @@ export function TimelineView({ store }: { store: SessionStore }) {
     last.current = { top: box.scrollTop, height: box.scrollHeight, touched };
     const atEnd = !store.timeline.value.after && (near || (store.atEnd && !up));
     store.atEnd = atEnd;
+    // At the end nothing has to be kept in its place.
+    anchor.current = atEnd ? undefined : topmost(box);
     if (atEnd) store.below.value = 0;
     store.away.value = !atEnd && box.scrollHeight - box.scrollTop - box.clientHeight > FAR;
     loadNear(box, store);
