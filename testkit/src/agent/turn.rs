@@ -276,8 +276,7 @@ impl Turn {
                 return;
             }
             ticks.tick().await;
-            let text = format!("c{at}{}", if at % 40 == 0 { "\n\n" } else { " " });
-            self.update(updates::chunk("agent_message", id.as_deref(), &text)).await;
+            self.update(updates::chunk("agent_message", id.as_deref(), &updates::paced_text(at))).await;
         }
     }
 

@@ -166,6 +166,11 @@ pub(super) fn elicitation(session: &str) -> Value {
     })
 }
 
+/// A chunk of a message that is sent at a pace: every fortieth ends a paragraph.
+pub(super) fn paced_text(at: usize) -> String {
+    format!("c{at}{}", if at.is_multiple_of(40) { "\n\n" } else { " " })
+}
+
 /// A title made of the beginning of a prompt.
 pub(super) fn title_of(content: &Value) -> Value {
     let text =

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { placeHref } from "../core/address.ts";
 import { ago, folderName, moment, plural } from "../core/format.ts";
+import { grouped } from "../core/group.ts";
 import { firstLine, visible } from "../core/visible.ts";
 import { begin } from "../state/acting.ts";
 import { hello } from "../state/link.ts";
@@ -39,7 +40,7 @@ export function ListPage({ cwd }: { cwd: string | undefined }) {
           <Filters />
           {hello.value?.role === "full" && <NewSession cwd={cwd} />}
         </div>
-        {typed === "" ? <Rows list={list} grouped={cwd === undefined} /> : <Found list={list} typed={typed} />}
+        {typed === "" ? <Rows list={list} isGrouped={cwd === undefined} /> : <Found list={list} typed={typed} />}
       </main>
     </div>
   );
@@ -92,13 +93,13 @@ interface Group {
   rows: SessionRow[];
 }
 
-function Rows({ list, grouped }: { list: SessionList; grouped: boolean }) {
+function Rows({ list, isGrouped }: { list: SessionList; isGrouped: boolean }) {
   const rows = list.rows.value.filter(fits);
   const more = useNear(() => void list.more(), !list.complete.value);
-  const groups = grouped ? byProject(rows) : [];
+  const groups = isGrouped ? [...grouped(rows, (row) => row.cwd)].map(([cwd, of]) => ({ cwd, rows: of })) : [];
   return (
     <>
-      {grouped ? groups.map((group) => <Project key={group.cwd} group={group} complete={list.complete.value} />) : <ul class="rows">{rows.map((row) => <Row key={row.id} row={row} />)}</ul>}
+      {isGrouped ? groups.map((group) => <Project key={group.cwd} group={group} complete={list.complete.value} />) : <ul class="rows">{rows.map((row) => <Row key={row.id} row={row} />)}</ul>}
       {rows.length === 0 && !list.loading.value && <Empty failed={list.failed.value} />}
       <div ref={more} class="more" aria-hidden="true" />
       {list.loading.value && <p class="muted center" role="status">Loading sessions…</p>}
@@ -115,16 +116,6 @@ function Empty({ failed }: { failed: string | undefined }) {
       <p class="muted">Use Rethread in an editor, run <code>rethread chat</code>, or bring in sessions of other tools with <code>rethread import</code>.</p>
     </div>
   );
-}
-
-function byProject(rows: SessionRow[]): Group[] {
-  const groups = new Map<string, SessionRow[]>();
-  for (const row of rows) {
-    const known = groups.get(row.cwd);
-    if (known === undefined) groups.set(row.cwd, [row]);
-    else known.push(row);
-  }
-  return [...groups].map(([cwd, of]) => ({ cwd, rows: of }));
 }
 
 function Project({ group, complete }: { group: Group; complete: boolean }) {
@@ -178,7 +169,7 @@ function Found({ list, typed }: { list: SessionList; typed: string }) {
       )}
       <section class="project" aria-label="Messages" aria-busy={searching.value}>
         <header><h2>Messages</h2></header>
-        <ul class="hits">{bySession(hits.value).map((group) => <HitGroup key={group[0]?.session} group={group} />)}</ul>
+        <ul class="hits">{[...grouped(hits.value, (hit) => hit.session)].map(([session, group]) => <HitGroup key={session} group={group} />)}</ul>
         {searchFailed.value !== undefined && <p class="muted">{visible(searchFailed.value)}</p>}
         {searching.value && <p class="muted" role="status">Searching…</p>}
         {!searching.value && hits.value.length === 0 && searchFailed.value === undefined && <p class="muted" role="status">No message has these words.</p>}
@@ -189,17 +180,6 @@ function Found({ list, typed }: { list: SessionList; typed: string }) {
 }
 
 const SPEAKERS: Record<string, string> = { user: "Prompt", agent: "Answer", thought: "Thought", tool: "Tool call", terminal: "Terminal", plan: "Plan", compaction: "Summary" };
-
-/** The hits of each session together, in the order of the first ones. */
-function bySession(all: readonly Hit[]): Hit[][] {
-  const groups = new Map<string, Hit[]>();
-  for (const hit of all) {
-    const known = groups.get(hit.session);
-    if (known === undefined) groups.set(hit.session, [hit]);
-    else known.push(hit);
-  }
-  return [...groups.values()];
-}
 
 function HitGroup({ group }: { group: Hit[] }) {
   const first = group[0];

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
 import { at, isObject, list, number, text, type JsonObject } from "../core/json.ts";
 import { count, money } from "../core/format.ts";
+import { grouped } from "../core/group.ts";
 import { visible } from "../core/visible.ts";
 import { onReady, request } from "../state/link.ts";
 import { Top } from "./list.tsx";
@@ -182,9 +183,7 @@ function localDay(time: number): string {
 }
 
 function Table({ title, rows: all, by, currency }: { title: string; rows: readonly UsageRow[]; by: (row: UsageRow) => string; currency: string }) {
-  const groups = new Map<string, UsageRow[]>();
-  for (const row of all) groups.set(by(row), [...(groups.get(by(row)) ?? []), row]);
-  const sorted = [...groups].sort((one, other) => sum(other[1], (row) => row.turns) - sum(one[1], (row) => row.turns));
+  const sorted = [...grouped(all, by)].sort((one, other) => sum(other[1], (row) => row.turns) - sum(one[1], (row) => row.turns));
   return (
     <section class="usage-table">
       <h2>{title}</h2>

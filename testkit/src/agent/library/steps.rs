@@ -19,6 +19,7 @@ pub async fn aside(turn: &Turn, step: Aside) {
     match step {
         Aside::Chunks(count) => chunks(turn, count, Duration::ZERO).await,
         Aside::Slow(count) => chunks(turn, count, Duration::from_millis(5)).await,
+        Aside::Paced(rate, count) => paced(turn, rate, count).await,
         Aside::Plan(entries) => plan(turn, entries).await,
         Aside::ToolOpen(id) => tool_open(turn, &id).await,
         Aside::Unannounced(id) => turn.update(updates::tool_ends(Version::V2, &id)).await,
@@ -104,6 +105,15 @@ async fn chunks(turn: &Turn, count: usize, pause: Duration) {
     for at in (1..=count).take_while(|_| !turn.is_cancelled()) {
         tokio::time::sleep(pause).await;
         message.write(&if at == 1 { "c1".to_owned() } else { format!(" c{at}") }).await;
+    }
+}
+
+async fn paced(turn: &Turn, rate: u32, count: usize) {
+    let message = turn.message();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate);
+    for at in (1..=count).take_while(|_| !turn.is_cancelled()) {
+        ticks.tick().await;
+        message.write(&updates::paced_text(at)).await;
     }
 }
 
