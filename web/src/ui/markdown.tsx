@@ -79,7 +79,7 @@ function draw(node: MarkdownNode, key: number, growing: boolean): ComponentChild
     }
     case "table":
       return (
-        <div key={key} class="table" role="region" aria-label="Table" tabIndex={0}>
+        <div key={key} class="table" role="group" aria-label="Table" tabIndex={0}>
           <table>{drawAll(node.children, growing)}</table>
         </div>
       );
@@ -151,7 +151,7 @@ export function CodeBlock({ code, language, growing = false }: { code: string; l
   const runs = useHighlight(code, language, growing);
   return (
     <div class="code" dir="ltr">
-      <pre tabIndex={0} role="region" aria-label={language === "" ? "Code" : `Code: ${language}`}>
+      <pre tabIndex={0} role="group" aria-label={language === "" ? "Code" : `Code: ${language}`}>
         <code>{runs === undefined ? code : <Runs runs={runs} />}</code>
       </pre>
       <CopyButton label="Copy code" text={() => code} />

@@ -131,10 +131,10 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
   return (
     <dialog ref={dialog} aria-labelledby={heading} onClose={onClose} onClick={(event) => event.target === dialog.current && onClose()}>
       <div class="dialog">
-        <header>
+        <div class="dialog-head">
           <h2 id={heading}>{title}</h2>
           <IconButton icon="cross" label="Close" onClick={onClose} />
-        </header>
+        </div>
         {children}
       </div>
     </dialog>

@@ -162,7 +162,7 @@ export function Diff({ file, cwd }: { file: DiffFile; cwd: string | undefined })
         {words !== "" && <span class="muted">{words}</span>}
       </div>
       {rows.length > 0 && (
-        <div class="diff-rows" role="region" aria-label={`Changes of ${visible(file.path)}`} tabIndex={0}>
+        <div class="diff-rows" role="group" aria-label={`Changes of ${visible(file.path)}`} tabIndex={0}>
           <table>
             <tbody>
               {rows.map((row, index) => (
@@ -209,7 +209,7 @@ export function Terminal({ item }: { item: Item }) {
           Show {Math.min(skipped, MANY_LINES).toLocaleString()} earlier lines
         </button>
       )}
-      <pre tabIndex={0} role="region" aria-label="Terminal output">
+      <pre tabIndex={0} role="group" aria-label="Terminal output">
         {lines.map((runs, index) => (
           <div key={skipped + index}>
             {runs.length === 0 ? "\n" : runs.map((run, at) => (run.classes === "" ? visible(run.text.replace(/\t/g, "        ")) : <span key={at} class={run.classes}>{visible(run.text.replace(/\t/g, "        "))}</span>))}
