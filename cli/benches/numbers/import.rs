@@ -36,9 +36,7 @@ fn measure_one_file(tool: &str, write: WriteFile) -> Row {
     write(files.path(), 0, BYTES).expect("the file can be written");
     let peak = import(tool, files.path(), home.path()).peak_kib as f64 / 1024.0;
     let what = format!("import of one {tool} file of {} GB: peak memory", number(BYTES as f64 / 1e9));
-    // The records of Claude Code are a tree: its nodes are kept, so that memory grows with their number.
-    let bound = if tool == "claude" { Bound::Information } else { Bound::AtMost(200.0, "MiB") };
-    Row::spread(what, Spread::of(&[peak]), bound)
+    Row::spread(what, Spread::of(&[peak]), Bound::AtMost(200.0, "MiB"))
 }
 
 fn measure_tool(tool: &str, write: WriteFile) -> Vec<Row> {

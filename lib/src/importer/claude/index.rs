@@ -1,10 +1,12 @@
 //! The first reading of a Claude file: one small node for each record of the conversation tree, without its content, and
-//! what the other records say of the session as a whole.
+//! what the other records say of the session as a whole. A file may have millions of records: a node has no allocation of
+//! its own, and what belongs to nodes is found in sorted lists.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use rethread_core::{Millis, RawMembers};
@@ -18,7 +20,10 @@ use crate::importer::lines::{LinePlace, SourceLines, for_each_record};
 use crate::importer::sink::Sink;
 
 /// The hash of a uuid, a message id or the id of a tool call.
-pub(super) type Key = u64;
+pub(super) type Key = NonZeroU64;
+
+/// The number of a node, in the order of the file.
+pub(super) type NodeNumber = u32;
 
 /// A record of the tree.
 #[derive(Debug)]
@@ -36,12 +41,6 @@ pub(super) struct Node {
     pub(super) foreign: bool,
     /// The id of the API message that an assistant record is a part of.
     pub(super) message: Option<Key>,
-    /// The tool calls that an assistant record makes.
-    pub(super) calls: Vec<Key>,
-    /// The tool calls whose results a user record has.
-    pub(super) results: Vec<Key>,
-    /// The hash of what a sub-agent's user record says.
-    pub(super) prompt: Option<Key>,
     /// Replaced by a later record with the same uuid, or taken back.
     pub(super) gone: bool,
 }
@@ -80,7 +79,14 @@ pub(super) enum Kept {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) nodes: Vec<Node>,
-    pub(super) by_key: HashMap<Key, usize>,
+    /// The nodes sorted by their keys; those with the same key in the order of the file.
+    by_key: Vec<NodeNumber>,
+    /// The tool calls that assistant records make, in the order of the file.
+    pub(super) calls: Vec<(NodeNumber, Key)>,
+    /// The tool calls whose results user records have, in the order of the file.
+    pub(super) results: Vec<(Key, NodeNumber)>,
+    /// The hashes of what user records of sub-agents say.
+    pub(super) prompts: HashMap<NodeNumber, Key>,
     pub(super) boundaries: Vec<Boundary>,
     pub(super) session: Option<String>,
     pub(super) cwd: Option<String>,
@@ -100,20 +106,50 @@ pub(super) struct Index {
 pub(super) fn key(id: &str) -> Key {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
-    hasher.finish()
+    Key::new(hasher.finish()).unwrap_or(Key::MIN)
 }
 
 /// Reads a file once.
 pub(super) fn index(path: &Path, lines: &mut SourceLines<File>, sink: &mut Sink) -> io::Result<Index> {
     let mut index = Index::default();
     for_each_record(path, lines, sink, |record, place, sink| index.record(record, place, sink))?;
-    for node in &mut index.nodes {
-        node.gone |= index.retracted.contains(&node.key);
-    }
+    index.sort();
     Ok(index)
 }
 
 impl Index {
+    /// The last node with a key.
+    pub(super) fn find(&self, key: Key) -> Option<NodeNumber> {
+        let behind = self.by_key.partition_point(|number| self.node(*number).key <= key);
+        let number = *self.by_key.get(behind.checked_sub(1)?)?;
+        (self.node(number).key == key).then_some(number)
+    }
+
+    /// The node with a number that this index gave.
+    pub(super) fn node(&self, number: NodeNumber) -> &Node {
+        &self.nodes[number as usize]
+    }
+
+    /// The nodes with their numbers, in the order of the file.
+    pub(super) fn numbered(&self) -> impl DoubleEndedIterator<Item = (NodeNumber, &Node)> {
+        (0..number_of(self.nodes.len())).zip(&self.nodes)
+    }
+
+    /// Makes the nodes findable by their keys, and marks those that are replaced or taken back.
+    fn sort(&mut self) {
+        let nodes = &mut self.nodes;
+        self.by_key = (0..number_of(nodes.len())).collect();
+        self.by_key.sort_unstable_by_key(|number| (nodes[*number as usize].key, *number));
+        for pair in self.by_key.windows(2) {
+            if nodes[pair[0] as usize].key == nodes[pair[1] as usize].key {
+                nodes[pair[0] as usize].gone = true;
+            }
+        }
+        for node in nodes {
+            node.gone |= self.retracted.contains(&node.key);
+        }
+    }
+
     fn record(&mut self, record: &RawMembers<'_>, place: LinePlace, sink: &mut Sink) {
         if let Some(version) = record.text("version").filter(|version| !version.is_empty()) {
             self.version = version.into_owned();
@@ -129,7 +165,7 @@ impl Index {
             _ => None,
         };
         match node {
-            Some(node) => self.node(node, record, place),
+            Some(node) => self.add_node(node, record, place),
             None => self.fact(&kind, record),
         }
     }
@@ -150,7 +186,7 @@ impl Index {
         }
     }
 
-    fn node(&mut self, kind: NodeKind, record: &RawMembers<'_>, place: LinePlace) {
+    fn add_node(&mut self, kind: NodeKind, record: &RawMembers<'_>, place: LinePlace) {
         let Some(uuid) = record.text("uuid") else { return };
         let at = record.text("timestamp").and_then(|at| clock::from_rfc3339(&at));
         self.first_at = self.first_at.or(at);
@@ -161,24 +197,32 @@ impl Index {
             self.session = record.text("sessionId").map(|id| id.into_owned());
         }
         let key = key(&uuid);
-        let node = Node::new(kind, key, record, place, at);
+        let number = number_of(self.nodes.len());
+        let message = record.get("message").map(RawMembers::of).unwrap_or_default();
+        let node = Node::new(kind, key, record, &message, place, at);
         self.take_back(record);
-        self.note_subagent(&node, record);
-        if let Some(boundary) = boundary(key, record) {
-            self.boundaries.push(boundary);
+        self.note_blocks(number, record, message.get("content"));
+        if kind == NodeKind::User && node.sidechain {
+            self.prompts.extend(prompt_key(record).map(|prompt| (number, prompt)));
         }
-        if let Some(earlier) = self.by_key.insert(key, self.nodes.len()) {
-            self.nodes[earlier].gone = true;
-        }
+        self.boundaries.extend(boundary(key, record));
         self.nodes.push(node);
     }
 
-    /// Notes the sub-agent that the result of a call names.
-    fn note_subagent(&mut self, node: &Node, record: &RawMembers<'_>) {
+    /// Notes the tool calls and the results that a record has, and the sub-agent that its first result names.
+    fn note_blocks(&mut self, number: NodeNumber, record: &RawMembers<'_>, content: Option<&RawValue>) {
+        let first = self.results.len();
+        for block in blocks(content) {
+            match (block.kind.as_str(), &block.id, &block.tool_use_id) {
+                ("tool_use", Some(call), _) => self.calls.push((number, key(call))),
+                ("tool_result", _, Some(call)) => self.results.push((key(call), number)),
+                _ => {}
+            }
+        }
         let result = record.get("toolUseResult").filter(|result| result.get().contains("\"agentId\""));
         let agent =
             result.and_then(|result| RawMembers::of(result).text("agentId").map(|id| id.into_owned()));
-        if let Some((call, agent)) = node.results.first().zip(agent) {
+        if let Some(((call, _), agent)) = self.results.get(first).zip(agent) {
             self.started.insert(*call, agent);
         }
     }
@@ -193,19 +237,20 @@ impl Index {
 }
 
 impl Node {
-    fn new(kind: NodeKind, key: Key, record: &RawMembers<'_>, place: LinePlace, at: Option<Millis>) -> Self {
-        let of = |name: &str| record.text(name).map(|id| self::key(&id));
+    fn new(
+        kind: NodeKind,
+        key: Key,
+        record: &RawMembers<'_>,
+        message: &RawMembers<'_>,
+        place: LinePlace,
+        at: Option<Millis>,
+    ) -> Self {
         let is = |name: &str| record.get(name).is_some_and(|value| value.get() == "true");
-        let message = record.get("message").map(RawMembers::of).unwrap_or_default();
-        let blocks = blocks(message.get("content"));
-        let ids = |kind: &str, id: fn(&BlockHead) -> Option<&String>| {
-            blocks.iter().filter(|block| block.kind == kind).filter_map(id).map(|id| self::key(id)).collect()
-        };
         let attachment = record.get("attachment").map(RawMembers::of).unwrap_or_default();
         Self {
             place,
             key,
-            parent: of("parentUuid"),
+            parent: record.text("parentUuid").map(|id| self::key(&id)),
             kind,
             at,
             sidechain: is("isSidechain"),
@@ -214,16 +259,6 @@ impl Node {
                 || kind == NodeKind::Progress
                 || attachment.text("type").as_deref() == Some("fork_briefing"),
             message: message.text("id").map(|id| self::key(&id)),
-            calls: ids("tool_use", |block| block.id.as_ref()),
-            results: ids("tool_result", |block| block.tool_use_id.as_ref()),
-            prompt: match kind {
-                NodeKind::User if is("isSidechain") => prompt_key(record),
-                NodeKind::User
-                | NodeKind::Assistant
-                | NodeKind::System
-                | NodeKind::Attachment
-                | NodeKind::Progress => None,
-            },
             gone: false,
         }
     }
@@ -231,6 +266,11 @@ impl Node {
     pub(super) fn is_message(&self) -> bool {
         matches!(self.kind, NodeKind::User | NodeKind::Assistant)
     }
+}
+
+/// The number of the node at a place.
+fn number_of(place: usize) -> NodeNumber {
+    NodeNumber::try_from(place).expect("no file has four thousand million records")
 }
 
 /// What tells a content block apart.

@@ -79,8 +79,8 @@ impl SessionReader for ClaudeReader {
         sink.begin(facts(&source.path, &index))?;
         let order = order::conversation(&index, Speakers::Main);
         let mut telling = Telling::new(sink, &index, SessionSubagents::of(&index, &source.parts));
-        for place in order {
-            let node = &index.nodes[place];
+        for number in order {
+            let node = index.node(number);
             if let Some(record) = telling::record(&mut lines, node).map_err(failed())? {
                 telling.record(node, &record, &mut lines)?;
             }

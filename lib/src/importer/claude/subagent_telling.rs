@@ -6,7 +6,7 @@ use std::path::Path;
 use rethread_core::Millis;
 use serde_json::Value;
 
-use super::index::{self, Index, key};
+use super::index::{self, Index, NodeNumber, key};
 use super::order::{self, Speakers};
 use super::subagents::{SessionSubagents, Subagent};
 use super::telling::{self, Telling};
@@ -34,7 +34,7 @@ impl Telling<'_> {
         self.sink.update(updates::subagent(&session, title, "running"), at)?;
         match subagent {
             Subagent::File(path) => self.subagent_file(&session, &path)?,
-            Subagent::Branch(places) => self.subagent_records(&session, self.index, &places, lines)?,
+            Subagent::Branch(records) => self.subagent_records(&session, self.index, &records, lines)?,
         }
         Ok(self.sink.update(updates::subagent(&session, title, "idle"), None)?)
     }
@@ -52,20 +52,20 @@ impl Telling<'_> {
                 return Ok(());
             }
         };
-        let places = order::conversation(&index, Speakers::Subagent);
-        self.subagent_records(session, &index, &places, &mut lines)
+        let records = order::conversation(&index, Speakers::Subagent);
+        self.subagent_records(session, &index, &records, &mut lines)
     }
 
     fn subagent_records(
         &mut self,
         session: &str,
         index: &Index,
-        places: &[usize],
+        records: &[NodeNumber],
         lines: &mut SourceLines<File>,
     ) -> Result<(), ReadError> {
         let mut inner = Telling::new(self.sink, index, SessionSubagents::default());
         session.clone_into(&mut inner.child);
-        for node in places.iter().map(|place| &index.nodes[*place]) {
+        for node in records.iter().map(|number| index.node(*number)) {
             // What has changed meanwhile is read by the next import.
             if let Ok(Some(record)) = telling::record(lines, node) {
                 inner.record(node, &record, lines)?;

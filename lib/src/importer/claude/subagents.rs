@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rethread_core::RawMembers;
 use serde_json::Value;
 
-use super::index::{Index, Key, key};
+use super::index::{Index, Key, NodeNumber, key};
 use crate::importer::files;
 use crate::importer::lines::{SourceLine, SourceLines};
 use crate::importer::reader::Found;
@@ -19,7 +19,7 @@ pub(super) enum Subagent {
     /// A file of its own.
     File(PathBuf),
     /// Records of the session's file, in order.
-    Branch(Vec<usize>),
+    Branch(Vec<NodeNumber>),
 }
 
 /// The sub-agents of a session by what started them.
@@ -45,10 +45,13 @@ impl SessionSubagents {
             }
             subagents.by_id.insert(id, Subagent::File(path.clone()));
         }
-        for (root, branch) in branches(index) {
-            let node = &index.nodes[root];
-            let found = (format!("at-line-{}", node.place.line), Subagent::Branch(branch));
-            subagents.by_prompt.entry(node.prompt.unwrap_or_default()).or_default().push(found);
+        for branch in branches(index) {
+            let Some(first) = branch.first() else { continue };
+            // One that nothing prompted is found by nothing.
+            let Some(prompt) = index.prompts.get(first) else { continue };
+            let id = format!("at-line-{}", index.node(*first).place.line);
+            let found = (id, Subagent::Branch(branch));
+            subagents.by_prompt.entry(*prompt).or_default().push(found);
         }
         subagents
     }
@@ -122,18 +125,18 @@ pub(super) fn prompt_key(record: &RawMembers<'_>) -> Option<Key> {
     Some(key(words))
 }
 
-/// The branches of sub-agents in the session's own file, each with its first record.
-fn branches(index: &Index) -> Vec<(usize, Vec<usize>)> {
-    let mut roots: HashMap<usize, usize> = HashMap::new();
-    let mut branches: Vec<(usize, Vec<usize>)> = Vec::new();
-    for (at, node) in index.nodes.iter().enumerate().filter(|(_, node)| node.sidechain && !node.gone) {
+/// The branches of sub-agents in the session's own file, in order.
+fn branches(index: &Index) -> Vec<Vec<NodeNumber>> {
+    let mut branch_of: HashMap<NodeNumber, usize> = HashMap::new();
+    let mut branches: Vec<Vec<NodeNumber>> = Vec::new();
+    for (number, node) in index.numbered().filter(|(_, node)| node.sidechain && !node.gone) {
         // A parent is before its children in the file; one that is not begins a branch.
-        let parent = node.parent.and_then(|parent| index.by_key.get(&parent)).and_then(|at| roots.get(at));
-        let root = parent.copied().unwrap_or(at);
-        roots.insert(at, root);
-        match branches.iter_mut().rfind(|(first, _)| *first == root) {
-            Some((_, branch)) => branch.push(at),
-            None => branches.push((root, vec![at])),
+        let parent = node.parent.and_then(|parent| index.find(parent));
+        let branch = parent.and_then(|parent| branch_of.get(&parent)).copied().unwrap_or(branches.len());
+        branch_of.insert(number, branch);
+        match branches.get_mut(branch) {
+            Some(records) => records.push(number),
+            None => branches.push(vec![number]),
         }
     }
     branches
