@@ -26,6 +26,14 @@ static ZED: ToolInfo = ToolInfo { name: "zed", title: "Zed", agents: &["Zed Agen
 /// The titles that threads have before they are given one.
 const PLACEHOLDERS: [&str; 3] = ["New Thread", "New Agent Thread", "New Chat"];
 
+/// Where its data is on macOS, and in the Flatpaks of its release channels, below the home folder.
+const ELSEWHERE: [&str; 4] = [
+    "Library/Application Support/Zed",
+    ".var/app/dev.zed.Zed/data/zed",
+    ".var/app/dev.zed.Zed-Preview/data/zed",
+    ".var/app/dev.zed.Zed-Nightly/data/zed",
+];
+
 /// How deep sub-agents may be in each other.
 const MAX_DEPTH: usize = 8;
 
@@ -39,8 +47,7 @@ impl SessionReader for ZedReader {
 
     fn roots(&self, places: &Places) -> Vec<PathBuf> {
         let data = places.variable_or_home("XDG_DATA_HOME", ".local/share").join("zed");
-        let elsewhere = ["Library/Application Support/Zed", ".var/app/dev.zed.Zed/data/zed"];
-        let elsewhere = elsewhere.iter().map(|below| places.home.join(below));
+        let elsewhere = ELSEWHERE.iter().map(|below| places.home.join(below));
         std::iter::once(data).chain(elsewhere).map(|data| data.join("threads")).collect()
     }
 

@@ -60,7 +60,10 @@ fn newer(body: &Value, results: Map<String, Value>) -> Option<Value> {
     match body["role"].as_str().unwrap_or_default() {
         "user" if body["is_hidden"] == true => None,
         "user" => {
-            let content: Vec<_> = segments.iter().map(|segment| json!({"Text": words(segment)})).collect();
+            // Zed shows what was attached only where nothing was typed.
+            let attached = body["context"].as_str().filter(|_| segments.is_empty()).unwrap_or_default();
+            let typed = segments.iter().map(words).chain([attached.to_owned()]);
+            let content: Vec<_> = typed.map(|words| json!({"Text": words})).collect();
             Some(json!({"User": {"id": body["id"].to_string(), "content": content}}))
         }
         "assistant" => {

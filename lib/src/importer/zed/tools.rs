@@ -18,13 +18,13 @@ pub(super) fn begun(id: &str, call: &Value) -> RecordedCall {
     let input = input(call);
     let path = ["path", "source_path"].iter().find_map(|name| field(&input, name));
     let kind = kind(name);
-    let what =
-        ["label", "command", "display_description", "path", "source_path", "regex", "glob", "query", "url"];
-    let what = what.iter().find_map(|name| field(&input, name));
-    let title = match what {
-        Some(what) if matches!(name, "terminal" | "spawn_agent" | "edit_file") => what.to_owned(),
-        Some(what) => format!("{} {what}", name.replace('_', " ")),
-        None => name.replace('_', " "),
+    let said = ["label", "command", "display_description"].iter().find_map(|name| field(&input, name));
+    let about = ["path", "source_path", "regex", "glob", "query", "url"];
+    let about = about.iter().find_map(|name| field(&input, name));
+    let title = match (said, about) {
+        (Some(said), _) => said.to_owned(),
+        (None, Some(about)) => format!("{} {about}", name.replace('_', " ")),
+        (None, None) => name.replace('_', " "),
     };
     let title: String = title.trim().chars().take(MAX_TITLE).collect();
     let begun = RecordedCall::new(id).title(&title).kind(kind).name(name).status(ToolStatus::InProgress);
@@ -79,22 +79,21 @@ fn changes(output: &Value) -> Option<Json> {
 
 fn kind(name: &str) -> &'static str {
     match name {
-        "terminal" => "execute",
-        "read_file" | "diagnostics" | "open" | "skill" => "read",
+        "terminal" | "sandboxed_terminal" => "execute",
+        "read_file" | "list_directory" | "diagnostics" | "open" | "skill" => "read",
         "edit_file"
         | "write_file"
         | "create_file"
         | "create_directory"
-        | "copy_path"
         | "apply_code_action"
-        | "rename"
+        | "rename_symbol"
         | "streaming_edit_file"
         | "save_file"
         | "restore_file_from_disk" => "edit",
         "delete_path" => "delete",
-        "move_path" => "move",
-        "find_path" | "grep" | "list_directory" | "find_references" | "go_to_definition" => "search",
-        "fetch" | "web_search" => "fetch",
+        "move_path" | "copy_path" => "move",
+        "find_path" | "grep" | "find_references" | "go_to_definition" | "get_code_actions" => "search",
+        "fetch" | "search_web" | "web_search" => "fetch",
         "thinking" | "spawn_agent" | "subagent" => "think",
         _ => "other",
     }
