@@ -119,6 +119,8 @@ pub enum RawItem<'a> {
         kind: UpdateKind,
         /// The id of that thing.
         id: &'a str,
+        /// Whether that thing was spoken of before.
+        known: bool,
         /// The whole update, as JSON.
         body: &'a str,
     },

@@ -18,6 +18,7 @@ mod meter;
 mod pace;
 mod postgres;
 mod pump;
+mod read;
 mod round_trip;
 mod sdk_server;
 mod search;
@@ -39,7 +40,7 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 15] = [
+const MEASUREMENTS: [(&str, Measure); 16] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
@@ -49,6 +50,7 @@ const MEASUREMENTS: [(&str, Measure); 15] = [
     ("server", server::measure),
     ("memory", memory::measure),
     ("turns", turns::measure),
+    ("read", read::measure),
     ("start", start::measure),
     ("list", list::measure),
     ("search", search::measure),

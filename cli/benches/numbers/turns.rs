@@ -59,7 +59,7 @@ fn cat(file: &Path) -> f64 {
 }
 
 /// Makes a session of several turns.
-fn make(home: &Path, turns: usize, turn: &Turn) -> String {
+pub(crate) fn make(home: &Path, turns: usize, turn: &Turn) -> String {
     let mut client = Client::through_rethread(home);
     let session = client.new_session();
     for _ in 0..turns {

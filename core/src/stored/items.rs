@@ -72,7 +72,8 @@ pub(super) fn sort(entry: &[u8]) -> ItemSort {
 /// What can be seen of the entry of an item. Whatever is wrong with it is found when it is read.
 pub(super) fn raw_item(entry: &[u8]) -> Option<RawItem<'_>> {
     let mut rest = Rest(entry);
-    let raw_item = match rest.byte().ok()? {
+    let tag = rest.byte().ok()?;
+    let raw_item = match tag {
         tag::PROMPT_INSERTED => {
             let message = rest.text().ok()?;
             rest.number().and_then(|_turn| rest.number()).ok()?;
@@ -80,7 +81,8 @@ pub(super) fn raw_item(entry: &[u8]) -> Option<RawItem<'_>> {
         }
         tag::UPDATED_NEW | tag::UPDATED_KNOWN => {
             let kind = rest.kind().ok()?;
-            RawItem::Update { kind, id: rest.text().ok()?, body: rest.text().ok()? }
+            let (id, known) = (rest.text().ok()?, tag == tag::UPDATED_KNOWN);
+            RawItem::Update { kind, id, known, body: rest.text().ok()? }
         }
         _ => return None,
     };

@@ -128,8 +128,8 @@ proptest! {
                 Entry::PromptInserted { message, content, .. } => {
                     Some(stored::RawItem::Prompt { message: message.as_str(), content: content.text() })
                 }
-                Entry::Updated { update: Update { kind, id, body }, .. } => {
-                    Some(stored::RawItem::Update { kind: *kind, id, body: body.text() })
+                Entry::Updated { update: Update { kind, id, body }, known } => {
+                    Some(stored::RawItem::Update { kind: *kind, id, known: *known, body: body.text() })
                 }
                 Entry::Opened { .. }
                 | Entry::RootsSet { .. }

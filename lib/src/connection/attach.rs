@@ -16,7 +16,7 @@ use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::{Bell, Cursor};
 use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
 use crate::outbox::{AfterReplay, Attachment, OpenRequest, Outbound, Outbox};
-use crate::store::fork::find_message;
+use crate::store::find_back::find_message;
 use crate::wire::RpcError;
 
 /// How often a session that keeps ending is opened anew.

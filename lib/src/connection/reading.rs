@@ -126,7 +126,7 @@ async fn page(
         ReadPlace::Newest => PagePlace::Newest,
         ReadPlace::Before(seq) => PagePlace::Before(seq),
         ReadPlace::After(seq) => PagePlace::After(seq),
-        ReadPlace::Around(id) => PagePlace::Around(id),
+        ReadPlace::Around { id, seq } => PagePlace::Around { id, seq },
     };
     let size = if whole { ItemSize::Whole } else { ItemSize::Shortened };
     let order = PageOrder { place, limit, size, redaction, room };
@@ -156,7 +156,7 @@ async fn usage(registry: &Registry, params: UsageParams, room: usize) -> Result<
 
 fn no_such_message(place: &PagePlace) -> RpcError {
     let id = match place {
-        PagePlace::Around(id) => id.chars().take(100).collect(),
+        PagePlace::Around { id, .. } => id.chars().take(100).collect(),
         PagePlace::Newest | PagePlace::Before(_) | PagePlace::After(_) => String::new(),
     };
     RpcError::field("around", &json!(id), "the id of a message or tool call of this session")

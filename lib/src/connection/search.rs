@@ -86,6 +86,7 @@ fn hit(hit: &SearchHit) -> Value {
         "cwd": hit.cwd,
         "archived": hit.archived == Archived::Yes,
         "turn": hit.turn,
+        "seq": hit.seq,
         "messageId": hit.message,
         "speaker": hit.speaker.name().to_lowercase(),
         "time": clock::rfc3339(hit.at),

@@ -107,7 +107,12 @@ pub enum ReadPlace {
     /// The items after an entry.
     After(Seq),
     /// The items around a message or tool call.
-    Around(String),
+    Around {
+        /// Its id.
+        id: String,
+        /// An entry of it, if the client knows one.
+        seq: Option<Seq>,
+    },
 }
 
 impl ReadingRequest {
@@ -184,11 +189,13 @@ impl UsageParams {
 impl ReadPlace {
     fn read(params: &Params) -> Result<Self, RpcError> {
         let (before, after) = (seq(params, "before")?, seq(params, "after")?);
-        match (before, after, params.optional_text("around")?) {
+        let (around, seq) = (params.optional_text("around")?, seq(params, "seq")?);
+        match (before, after, around) {
+            (_, _, None) if seq.is_some() => Err(params.wrong("seq", "only together with around")),
             (None, None, None) => Ok(Self::Newest),
             (Some(before), None, None) => Ok(Self::Before(before)),
             (None, Some(after), None) => Ok(Self::After(after)),
-            (None, None, Some(id)) => Ok(Self::Around(id)),
+            (None, None, Some(id)) => Ok(Self::Around { id, seq }),
             (Some(_), Some(_), _) => Err(params.wrong("after", "only one of before, after and around")),
             (_, _, Some(_)) => Err(params.wrong("around", "only one of before, after and around")),
         }

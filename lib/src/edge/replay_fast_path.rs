@@ -28,7 +28,7 @@ impl View {
             (Version::V2, RawItem::Prompt { message, content }) => prompt(message, content, write),
             (Version::V1, RawItem::Prompt { message, content }) => prompt_chunks(message, content, write),
             (Version::V2, RawItem::Update { kind, body, .. }) => update(kind, body, write),
-            (Version::V1, RawItem::Update { kind, id, body }) => {
+            (Version::V1, RawItem::Update { kind, id, body, .. }) => {
                 self.sent_messages().show_from_text(kind, id, body, write)
             }
         };

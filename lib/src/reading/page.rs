@@ -10,14 +10,12 @@ use serde::Serialize;
 use super::item::{ReadItem, id_in, items_of, redacted_items};
 use super::stretch::{FIRST, Stretch, StretchEnd, described};
 use crate::secret::{Redaction, SecretFinder};
+use crate::store::find_back::{Sighting, find_back};
 use crate::store::{Store, StoreError};
 use crate::transcript::JournalDamage;
 
 /// A larger item is shortened, unless all of it is asked for.
 const MAX_ITEM: usize = 256 * 1024;
-
-/// How much is read at once in search of a message.
-const SEARCH_BUDGET: usize = 512 * 1024;
 
 /// All entries of a page are history.
 const EVERYTHING: Seq = Seq(u64::MAX);
@@ -46,8 +44,8 @@ pub(crate) enum PagePlace {
     Before(Seq),
     /// After this entry.
     After(Seq),
-    /// Around the message or tool call with this id.
-    Around(String),
+    /// Around the message or tool call with this id, which has this entry if the client is right.
+    Around { id: String, seq: Option<Seq> },
 }
 
 /// How large an item may be.
@@ -109,7 +107,7 @@ pub(crate) async fn read_page(
     match &order.place {
         PagePlace::Newest | PagePlace::Before(_) => window.fill_back(order.limit).await?,
         PagePlace::After(_) => window.fill_forward(order.limit).await?,
-        PagePlace::Around(_) => {
+        PagePlace::Around { .. } => {
             window.fill_back(order.limit).await?;
             window.fill_forward(order.limit).await?;
         }
@@ -141,23 +139,51 @@ impl<'a> Window<'a> {
             PagePlace::Newest => (head.next(), head),
             PagePlace::Before(before) => (head.next().min(*before), Seq(before.0.saturating_sub(1))),
             PagePlace::After(after) => (head.next().min(Seq(after.0.saturating_add(2))), *after),
-            PagePlace::Around(id) => {
-                let seq = find_message(store, session, id).await?.ok_or(ReadFailure::NoSuchMessage)?;
-                (seq.next(), Seq(0))
+            PagePlace::Around { id, seq } => {
+                return Self::around(store, session, id, seq.map(|seq| seq.min(head)), redaction).await;
             }
         };
+        let mut window = Self::with_turn(store, session, before, redaction).await?;
+        window.middle = window.items.partition_point(|item| item.seq <= after);
+        Ok(window)
+    }
+
+    /// Reads the turn of a message or tool call: the one with the entry that the client names, or one that is looked for.
+    async fn around(
+        store: &'a dyn Store,
+        session: &'a SessionId,
+        id: &str,
+        named: Option<Seq>,
+        redaction: Redaction,
+    ) -> Result<Self, ReadFailure> {
+        if let Some(seq) = named {
+            let window = Self::with_turn(store, session, seq.next(), redaction).await?;
+            if let Some(window) = window.at_item(id) {
+                return Ok(window);
+            }
+        }
+        let seq = find_newest(store, session, id).await?.ok_or(ReadFailure::NoSuchMessage)?;
+        let window = Self::with_turn(store, session, seq.next(), redaction).await?;
+        window.at_item(id).ok_or(ReadFailure::NoSuchMessage)
+    }
+
+    /// The window with its middle at an item; nothing if it does not have it.
+    fn at_item(self, id: &str) -> Option<Self> {
+        let middle = self.items.iter().position(|item| item.is(id))?;
+        Some(Self { middle, ..self })
+    }
+
+    /// Reads the turn that has the entry before another one.
+    async fn with_turn(
+        store: &'a dyn Store,
+        session: &'a SessionId,
+        before: Seq,
+        redaction: Redaction,
+    ) -> Result<Self, ReadFailure> {
         let stretch = Stretch::before(store, session, before).await?;
         let items: VecDeque<_> = page_items(&stretch, redaction).into();
-        let middle = match place {
-            PagePlace::Newest | PagePlace::Before(_) | PagePlace::After(_) => {
-                items.partition_point(|item| item.seq <= after)
-            }
-            PagePlace::Around(id) => {
-                items.iter().position(|item| item.is(id)).ok_or(ReadFailure::NoSuchMessage)?
-            }
-        };
         let (start, end) = (stretch.start, stretch.end);
-        Ok(Self { store, session, redaction, items, middle, start, end })
+        Ok(Self { store, session, redaction, items, middle: 0, start, end })
     }
 
     /// Reads turns until there are more than `count` items before the place, so that it is known whether there is more.
@@ -203,12 +229,14 @@ impl<'a> Window<'a> {
             PagePlace::Newest | PagePlace::Before(_) => while choice.grow_back() {},
             PagePlace::After(_) => while choice.grow_forward() {},
             // The message itself comes first.
-            PagePlace::Around(_) => while choice.grow_forward() | choice.grow_back() {},
+            PagePlace::Around { .. } => while choice.grow_forward() | choice.grow_back() {},
         }
         let at_end = match &order.place {
             PagePlace::Newest => true,
             PagePlace::Before(before) => *before > head,
-            PagePlace::After(_) | PagePlace::Around(_) => choice.high == self.items.len() && self.end.is_last,
+            PagePlace::After(_) | PagePlace::Around { .. } => {
+                choice.high == self.items.len() && self.end.is_last
+            }
         };
         let more = MoreItems { before: choice.low > 0 || self.start > FIRST, after: !at_end };
         let items = choice.items;
@@ -289,31 +317,10 @@ fn page_items(stretch: &Stretch, redaction: Redaction) -> Vec<ReadItem> {
 }
 
 /// Finds an entry that speaks of a message or tool call: the newest one.
-async fn find_message(store: &dyn Store, session: &SessionId, id: &str) -> Result<Option<Seq>, StoreError> {
-    let mut before = Seq(u64::MAX - 1);
-    while before > FIRST {
-        let from = store.seek_back(session, before, SEARCH_BUDGET).await?;
-        let (mut next, mut found) = (from, None);
-        while next < before {
-            let page = store.read(session, next, SEARCH_BUDGET).await?;
-            for item in page.items() {
-                let item = item?;
-                let first = item.first;
-                if speaks_of(item, id).map_err(|cause| page.damaged(first, cause))? {
-                    found = Some(first);
-                }
-            }
-            if page.end {
-                break;
-            }
-            next = page.next;
-        }
-        if found.is_some() {
-            return Ok(found);
-        }
-        before = from;
-    }
-    Ok(None)
+async fn find_newest(store: &dyn Store, session: &SessionId, id: &str) -> Result<Option<Seq>, StoreError> {
+    let sighting = |speaks| if speaks { Sighting::Beginning } else { Sighting::None };
+    let found = find_back(store, session, |item| speaks_of(item, id).map(sighting)).await?;
+    Ok(found.map(|place| place.first))
 }
 
 /// Says of most items without decoding them whether they have this id.

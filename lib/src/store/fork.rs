@@ -7,6 +7,7 @@ use rethread_core::session::Native;
 use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, Update, UpdateKind, stored};
 
 use super::facts::facts;
+use super::find_back::find_message;
 use super::state::state_and_turn_end;
 use super::{AgentName, Deleted, Lease, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::{clock, ids};
@@ -138,28 +139,8 @@ async fn state_at_message(
     message: &str,
 ) -> Result<Session, ForkError> {
     match find_message(store, parent, message).await? {
-        Some(item) => Ok(state_at(store, parent, item.last).await?),
+        Some(place) => Ok(state_at(store, parent, place.last).await?),
         None => Err(ForkError::NoMessage { session: parent.clone(), message: message.to_owned() }),
-    }
-}
-
-/// Where a message of a session is.
-pub(crate) async fn find_message(
-    store: &dyn Store,
-    session: &SessionId,
-    message: &str,
-) -> Result<Option<Folded>, StoreError> {
-    let mut from = Seq(0);
-    loop {
-        let page = store.read(session, from, PAGE).await?;
-        let found = page.decode()?.into_iter().find(|item| is_of_message(&item.entry, message));
-        if found.is_some() {
-            return Ok(found);
-        }
-        if page.end {
-            return Ok(None);
-        }
-        from = page.next;
     }
 }
 
@@ -175,13 +156,6 @@ async fn state_at(store: &dyn Store, parent: &SessionId, upto: Seq) -> Result<Se
         }
         from = page.next;
     }
-}
-
-fn is_of_message(entry: &Entry, message: &str) -> bool {
-    let prompt = matches!(entry, Entry::PromptInserted { message: id, .. } if id.as_str() == message);
-    let said = matches!(entry, Entry::Updated { update, .. }
-        if update.kind.subject().is_message() && update.id == message);
-    prompt || said
 }
 
 /// The fork's own beginning: an end to whatever was under way at that point, where it works, and the settings that

@@ -13,6 +13,7 @@ mod cursor;
 mod database_problem;
 pub mod embedded;
 pub mod facts;
+pub(crate) mod find_back;
 pub mod fork;
 mod imports;
 mod integers;

@@ -53,6 +53,11 @@ async fn pages_lead_through_a_session_in_both_directions(pairing: Pairing) {
     assert_eq!(page["more"], json!({"before": true, "after": true}));
     let one = read(&client, json!({"sessionId": session, "around": id, "limit": 1})).await;
     assert_eq!(items(&one), std::slice::from_ref(middle));
+    // An entry that the client names only makes it quicker: one that is wrong changes nothing.
+    for seq in [json!(middle["seq"]), json!(0), json!(1), page["head"].clone(), json!(u64::MAX)] {
+        let named = json!({"sessionId": session, "around": id, "seq": seq, "limit": 5});
+        assert_eq!(read(&client, named).await, page, "with entry {seq}");
+    }
     let nothing = read(&client, json!({"sessionId": session, "after": page["head"]})).await;
     assert_eq!((items(&nothing).len(), &nothing["more"]), (0, &json!({"before": true, "after": false})));
     let nothing = read(&client, json!({"sessionId": session, "before": 1})).await;
@@ -143,6 +148,9 @@ async fn bad_parameters_are_refused(pairing: Pairing) {
         ("after", json!({"before": 1, "after": 1})),
         ("around", json!({"before": 1, "around": "x"})),
         ("around", json!({"around": "nobody"})),
+        ("around", json!({"around": "nobody", "seq": 1})),
+        ("seq", json!({"seq": 1})),
+        ("seq", json!({"around": "x", "seq": "x"})),
         ("around", json!({"around": "x".repeat(100_000)})),
         ("whole", json!({"whole": 1})),
     ] {
