@@ -68,6 +68,7 @@ impl LiveSession {
             Message::EpochSeen(epoch) => self.epoch_seen(epoch).await,
             Message::ReleaseAsked => self.release_asked().await,
             Message::AgentUp(up) => self.agent_up(up).await,
+            Message::PastRead(candidate, past) => self.past_read(candidate, past).await,
         }
     }
 
@@ -316,7 +317,8 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
         | Message::ReleaseAsked
-        | Message::AgentUp(_) => None,
+        | Message::AgentUp(_)
+        | Message::PastRead(..) => None,
     }
 }
 
@@ -344,7 +346,8 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
         | Message::ReleaseAsked
-        | Message::AgentUp(_) => None,
+        | Message::AgentUp(_)
+        | Message::PastRead(..) => None,
     }
 }
 

@@ -3,56 +3,76 @@
 
 use std::collections::HashSet;
 
-use rethread_core::stored::{ItemSort, Stored, StoredError};
-use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readable_update};
+use rethread_core::stored::{ItemSort, RawItem, Stored, StoredError};
+use rethread_core::{Binding, Entry, Json, Seq, SessionId, Subject, TextPart, Update, readable_update};
 
 use super::LiveSession;
-use crate::agent::host::LiveAgent;
 use crate::edge::agent_translator::id_hash;
 use crate::history::ConversationHistory;
 use crate::seed::{self, Transcript};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
 
-impl LiveSession {
+/// What an agent that opens a session needs of its past.
+#[derive(Default)]
+pub(crate) struct SessionPast {
     /// Every id that is in use before a new generation of the agent speaks.
-    pub(super) async fn older_ids(&self) -> Result<HashSet<u64>, StoreError> {
-        if self.session.generations == 0 {
-            return Ok(HashSet::new());
-        }
-        self.gather(HashSet::new(), |ids, item| {
-            if item.sort() != ItemSort::Any {
-                return Ok(());
-            }
-            let entry = item.entry()?;
-            if let Entry::Updated { update, .. } = &*entry
-                && !update.id.is_empty()
-            {
-                ids.insert(id_hash(&update.id));
-            } else if let Entry::PromptInserted { message, .. } = &*entry {
-                // A prompt of a session that was taken in from an agent has the agent's id.
-                ids.insert(id_hash(message.as_str()));
-            }
-            Ok(())
-        })
-        .await
-    }
-
+    pub(super) ids: HashSet<u64>,
     /// The whole conversation, for an agent that keeps none.
-    pub(super) async fn history(&self, agent: &LiveAgent) -> Result<Vec<Json>, StoreError> {
-        let host = &self.agent.host;
-        let empty = ConversationHistory::for_agent(host.identity(agent), host.kind());
-        let mut history = self
-            .gather(empty, |history, item| {
-                history.add(&item.folded()?);
-                Ok(())
-            })
-            .await?;
-        Ok(history.list())
-    }
+    pub(super) history: Vec<Json>,
+}
 
+/// Reads what an agent needs of the past of a session, which nobody may fold meanwhile.
+pub(super) async fn read_past(
+    store: &dyn Store,
+    session: &SessionId,
+    history: Option<ConversationHistory>,
+) -> Result<SessionPast, StoreError> {
+    let (ids, history) = gather(store, session, (HashSet::new(), history), |(ids, history), item| {
+        if item.sort() == ItemSort::Any {
+            ids.extend(id_of(&item)?);
+        }
+        if let Some(history) = history {
+            history.add(&item.folded()?);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(SessionPast { ids, history: history.map(|mut history| history.list()).unwrap_or_default() })
+}
+
+/// The hash of the id that an item has. A prompt of a session that was taken in from an agent has the agent's id.
+fn id_of(item: &Stored<'_>) -> Result<Option<u64>, StoredError> {
+    let hash = |id: &str| (!id.is_empty()).then(|| id_hash(id));
+    Ok(match item.raw_item() {
+        Some(RawItem::Prompt { message: id, .. } | RawItem::Update { id, .. }) => hash(id),
+        None => match &*item.clone().entry()? {
+            Entry::Updated { update, .. } => hash(&update.id),
+            Entry::PromptInserted { message, .. } => hash(message.as_str()),
+            Entry::Opened { .. }
+            | Entry::RootsSet { .. }
+            | Entry::AgentBound { .. }
+            | Entry::AgentLost { .. }
+            | Entry::PromptHeld { .. }
+            | Entry::PromptSent { .. }
+            | Entry::PromptDropped { .. }
+            | Entry::TurnStarted { .. }
+            | Entry::StateChanged { .. }
+            | Entry::TurnEnded { .. }
+            | Entry::QuestionAsked { .. }
+            | Entry::QuestionAnswered { .. }
+            | Entry::QuestionWithdrawn { .. }
+            | Entry::OptionAsked { .. }
+            | Entry::OptionSettled { .. }
+            | Entry::CancelAsked { .. }
+            | Entry::TitleSet { .. } => None,
+        },
+    })
+}
+
+impl LiveSession {
     /// Reads the journal where the rung asks for it: the transcript for an agent that starts afresh, and how much
     /// the agent should have replayed.
     pub(super) async fn look_back(&mut self, binding: Binding, replayed: usize) -> Result<(), StoreError> {
@@ -64,23 +84,25 @@ impl LiveSession {
     }
 
     async fn write_seed(&mut self) -> Result<(), StoreError> {
-        let transcript = self
-            .gather(Transcript::default(), |transcript, item| {
-                transcript.add(&item.folded()?);
-                Ok(())
-            })
-            .await?;
+        let transcript = gather(&*self.deps.store, &self.id, Transcript::default(), |transcript, item| {
+            transcript.add(&item.folded()?);
+            Ok(())
+        })
+        .await?;
         self.agent.seed = transcript.write(seed::BUDGET);
         Ok(())
     }
 
     async fn compare_replay(&self, replayed: usize) -> Result<(), StoreError> {
-        let kept = self
-            .gather(0, |kept, item| {
-                *kept += agent_text(&*item.entry()?);
-                Ok(())
-            })
-            .await?;
+        // A long journal is not read for a line that nobody sees.
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return Ok(());
+        }
+        let kept = gather(&*self.deps.store, &self.id, 0, |kept, item| {
+            *kept += agent_text(&*item.entry()?);
+            Ok(())
+        })
+        .await?;
         if kept != replayed {
             tracing::info!(
                 session = %self.id,
@@ -89,26 +111,27 @@ impl LiveSession {
         }
         Ok(())
     }
+}
 
-    /// Reads the whole journal, item by item, and gives what was gathered of it.
-    async fn gather<G>(
-        &self,
-        mut gathered: G,
-        add: impl Fn(&mut G, Stored<'_>) -> Result<(), StoredError>,
-    ) -> Result<G, StoreError> {
-        let mut from = Seq(0);
-        loop {
-            let page = self.deps.store.read(&self.id, from, PAGE).await?;
-            for item in page.items() {
-                let item = item?;
-                let first = item.first;
-                add(&mut gathered, item).map_err(|cause| page.damaged(first, cause))?;
-            }
-            if page.end {
-                return Ok(gathered);
-            }
-            from = page.next;
+/// Reads a whole journal, item by item, and gives what was gathered of it.
+async fn gather<G>(
+    store: &dyn Store,
+    session: &SessionId,
+    mut gathered: G,
+    add: impl Fn(&mut G, Stored<'_>) -> Result<(), StoredError>,
+) -> Result<G, StoreError> {
+    let mut from = Seq(0);
+    loop {
+        let page = store.read(session, from, PAGE).await?;
+        for item in page.items() {
+            let item = item?;
+            let first = item.first;
+            add(&mut gathered, item).map_err(|cause| page.damaged(first, cause))?;
         }
+        if page.end {
+            return Ok(gathered);
+        }
+        from = page.next;
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::activity::{ChangedSessions, SessionStatus};
 use super::client_requests::reply_of;
+use super::journal_scan::SessionPast;
+use super::opening::Candidate;
 use super::{Activity, AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
@@ -22,7 +24,7 @@ use crate::live::{Cursor, Live};
 use crate::news::NewsDesk;
 use crate::outbox::Reply;
 use crate::secret::Secrets;
-use crate::store::{Lease, Store};
+use crate::store::{Lease, Store, StoreError};
 use crate::wire::{Id, RpcError};
 
 /// How many batches of an agent may wait: enough to read on while the store writes.
@@ -215,6 +217,8 @@ pub(crate) enum Message {
     ReleaseAsked,
     /// The agent is up, or is not to be had.
     AgentUp(Result<LiveAgent, RpcError>),
+    /// What the agent needs of the session's past is read.
+    PastRead(Candidate, Result<SessionPast, StoreError>),
 }
 
 /// The state of an idle session whose last turn ended since it was opened here.

@@ -1,20 +1,24 @@
 //! Has an agent open the session: tries one restore step after the other, waits for the agent's replay, and binds the agent.
 //! The outcome is an entry and, where it matters to the user, a notice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rethread_core::{Input, Json, Update};
+use rethread_core::{Input, Json, Seq, Update};
 use tokio::time::Instant;
 
 use super::agent_slot::{AgentSlot, Bound};
 use super::choices::Choosing;
+use super::journal_scan::{self, SessionPast};
 use super::ladder::RestoreStep;
 use super::outcome::{not_native, outcome_notice};
-use super::{LiveSession, PendingAnswer};
+use super::{LiveSession, Message, PendingAnswer};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
 use crate::edge::agent_translator::{AgentTranslator, outgoing};
+use crate::history::ConversationHistory;
+use crate::live::Cursor;
 use crate::store::StoreError;
 use crate::wire::RpcError;
 
@@ -28,9 +32,19 @@ pub(crate) struct Opening {
     pub(super) rung: RestoreStep,
     /// The agent's own session that is restored or forked, and then the one that it has open.
     pub(super) native: Option<String>,
+    /// The whole conversation, for an agent that keeps none.
+    pub(super) history: Vec<Json>,
     /// What the agent has replayed.
     pub(crate) replayed: Replayed,
     pub(super) progress: Progress,
+}
+
+/// An agent that runs and is about to be asked to open a session.
+pub(crate) struct Candidate {
+    agent: LiveAgent,
+    rung: RestoreStep,
+    /// The agent's own session that the rung is about.
+    native: Option<String>,
 }
 
 /// How far an agent is that opens a session.
@@ -62,12 +76,7 @@ impl Opening {
 impl LiveSession {
     /// The agent runs, or could not be started.
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
-        if self.condition.broken.is_some() {
-            // It could not be written down that the agent has the session. The next prompt asks again.
-            self.agent.slot = AgentSlot::Empty;
-            return;
-        }
-        if !matches!(self.agent.slot, AgentSlot::Starting) {
+        if !self.awaits_agent() {
             return;
         }
         let agent = match up {
@@ -79,16 +88,54 @@ impl LiveSession {
             self.agent.slot = AgentSlot::Empty;
             return;
         }
+        let candidate = Candidate { agent, rung, native };
+        if self.session.generations == 0 {
+            return self.past_read(candidate, Ok(SessionPast::default())).await;
+        }
+        self.read_past(candidate).await;
+    }
+
+    /// Reads what the agent needs of the past. A long journal takes a while: clients come and go meanwhile.
+    async fn read_past(&mut self, candidate: Candidate) {
         self.folding.settled().await;
-        let older = match self.older_ids().await {
-            Ok(older) => older,
+        // Before everything, so that nothing is folded away under it.
+        let reader = Cursor::new(self.id.clone(), Seq(0), Arc::default());
+        self.live.attach(&reader);
+        let (host, agent) = (&self.agent.host, &candidate.agent);
+        let history = (candidate.rung == RestoreStep::Given)
+            .then(|| ConversationHistory::for_agent(host.identity(agent), host.kind()));
+        let (store, id, own) = (self.deps.store.clone(), self.id.clone(), self.mailbox.own.clone());
+        tokio::spawn(async move {
+            let past = journal_scan::read_past(&*store, &id, history).await;
+            drop(reader);
+            // A session that has ended needs no agent.
+            let _ = own.send(Box::new(Message::PastRead(candidate, past))).await;
+        });
+    }
+
+    /// What the agent needs of the past is read: it is asked to open the session.
+    pub(super) async fn past_read(&mut self, candidate: Candidate, past: Result<SessionPast, StoreError>) {
+        if !self.awaits_agent() {
+            return;
+        }
+        let SessionPast { ids, history } = match past {
+            Ok(past) => past,
             Err(error) => return self.agent_failed(super::store_error(&error)).await,
         };
-        let mut translator = AgentTranslator::new(agent.profile.version, self.session.generations + 1, older);
+        let Candidate { agent, rung, native } = candidate;
+        let mut translator = AgentTranslator::new(agent.profile.version, self.session.generations + 1, ids);
         translator.set_initial_options(self.session.options.as_ref());
-        let progress = Progress::Asked;
-        self.open_at(Opening { agent, translator, rung, native, replayed: Replayed::default(), progress })
-            .await;
+        let (progress, replayed) = (Progress::Asked, Replayed::default());
+        self.open_at(Opening { agent, translator, rung, native, history, replayed, progress }).await;
+    }
+
+    /// Says whether an agent is still being started.
+    fn awaits_agent(&mut self) -> bool {
+        if self.condition.broken.is_some() {
+            // It could not be written down that the agent has the session. The next prompt asks again.
+            self.agent.slot = AgentSlot::Empty;
+        }
+        matches!(self.agent.slot, AgentSlot::Starting)
     }
 
     async fn open_at(&mut self, opening: Opening) {
@@ -99,14 +146,11 @@ impl LiveSession {
         if self.is_anew(opening.rung) && self.deps.restore == Restore::Native {
             return self.agent_failed(not_native()).await;
         }
-        let params = match self.open_params(&opening).await {
-            Ok(params) => params,
-            Err(error) => return self.agent_failed(super::store_error(&error)).await,
-        };
+        let params = self.open_params(&opening);
         match self.ask_to_open(&opening, &params) {
             Ok(request) => {
                 self.agent.waiting.insert(request, PendingAnswer::Open);
-                self.agent.slot = AgentSlot::Opening(Box::new(opening));
+                self.agent.slot = AgentSlot::Opening(Box::new(Opening { history: Vec::new(), ..opening }));
             }
             Err(error) => self.agent_failed(error).await,
         }
@@ -122,18 +166,16 @@ impl LiveSession {
         self.is_anew(rung) && !self.waits_for_agent()
     }
 
-    async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
+    fn open_params(&self, opening: &Opening) -> Json {
         let params = outgoing::open_params(&opening.agent.profile, &self.agent.setup, opening.known());
         let options = self.session.options.as_ref();
         match opening.rung {
-            RestoreStep::Given => {
-                Ok(outgoing::with_history(&params, Some(&self.history(&opening.agent).await?), options))
-            }
+            RestoreStep::Given => outgoing::with_history(&params, Some(&opening.history), options),
             // Such an agent may have to know of a choice that it cannot offer at the moment.
             RestoreStep::New if opening.agent.profile.has("history") && options.is_some() => {
-                Ok(outgoing::with_history(&params, None, options))
+                outgoing::with_history(&params, None, options)
             }
-            RestoreStep::Resume | RestoreStep::Load | RestoreStep::Fork | RestoreStep::New => Ok(params),
+            RestoreStep::Resume | RestoreStep::Load | RestoreStep::Fork | RestoreStep::New => params,
         }
     }
 
@@ -237,7 +279,8 @@ impl LiveSession {
     /// Binds an agent that has the session open with its options.
     pub(super) async fn bind(&mut self) {
         let Some(opening) = self.agent.take_opening() else { return };
-        let Opening { agent, translator, rung, native: Some(native), replayed, progress } = *opening else {
+        let Opening { agent, translator, rung, native: Some(native), replayed, progress, .. } = *opening
+        else {
             return;
         };
         let Progress::Choosing(choosing) = progress else { return };

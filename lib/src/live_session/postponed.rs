@@ -71,7 +71,8 @@ fn weight(message: &Message) -> usize {
         | Message::EpochSeen(_)
         | Message::ReleaseAsked
         | Message::ForkState(_)
-        | Message::AgentUp(_) => 0,
+        | Message::AgentUp(_)
+        | Message::PastRead(..) => 0,
     }
 }
 
