@@ -29,7 +29,7 @@ try {
   await firstView(stage, token);
   const long = await longSession(client);
   await openLong(stage, token, long);
-  await streaming(stage, token, client);
+  if (seconds > 0) await streaming(stage, token, client);
 } finally {
   await browser.close();
   await stage.end();

@@ -64,8 +64,9 @@ function later(from, to, delay) {
   from.on("end", () => setTimeout(() => to.end(), delay));
 }
 
+/** What has arrived is still handed on when one side has ended; a side that broke breaks the other. */
 function endTogether(socket, behind, delay = 0) {
-  for (const [one, other] of [[socket, behind], [behind, socket]]) one.on("error", () => other.destroy()).on("close", () => setTimeout(() => other.destroy(), delay));
+  for (const [one, other] of [[socket, behind], [behind, socket]]) one.on("error", () => other.destroy()).on("close", () => setTimeout(() => other.end(), delay));
 }
 
 async function listening(front) {

@@ -161,8 +161,8 @@ test("very large things: the page stays responsive", async () => {
     globalThis.__scroll = setInterval(() => (box.scrollTop -= 2_000), 30);
   });
   assert.ok((await slowest()) < 1_000, "a frame took longer than a second");
+  await page.locator("article.item-tool").nth(150).waitFor({ state: "attached" });
   await page.evaluate(() => clearInterval(globalThis.__scroll));
-  assert.ok((await page.locator("article.item-tool").count()) > 60, "earlier ones are loaded");
   await page.getByRole("navigation", { name: "Outline of turns" }).getByRole("link").first().click();
   for (const large of [page.locator("article.item-user"), page.locator("article.item-agent").nth(0), page.locator("article.item-agent").nth(1)]) {
     await large.evaluate((item) => item.scrollIntoView());

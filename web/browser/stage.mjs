@@ -11,7 +11,8 @@ import { pageFront } from "./fronts.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const profile = process.env.RETHREAD_PROFILE ?? "debug";
-export const program = join(root, "target", profile, "rethread");
+/** `RETHREAD_PROGRAM` names another one. */
+export const program = process.env.RETHREAD_PROGRAM ?? join(root, "target", profile, "rethread");
 const agent = join(root, "target", profile, "examples/scripted_agent");
 export const BROWSER = process.env.RETHREAD_BROWSER ?? "/usr/bin/chromium";
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
