@@ -648,5 +648,6 @@ impl SizedItem {
 
 fn this_process() -> Owner {
     let process = ProcessIdentity::this();
-    Owner { pid: process.pid, host: process.host, since: clock::now(), ours: OwnedHere::Yes }
+    let (since, ours) = (clock::now(), OwnedHere::Yes);
+    Owner { pid: process.pid, host: process.host, since, ours, contact: None }
 }

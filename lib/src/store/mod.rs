@@ -160,6 +160,13 @@ pub trait Store: ImportLedger + Send + Sync + 'static {
     /// came from such a list. Creating a session with the same id replaces the row.
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()>;
 
+    /// Says where other hosts reach this process. They find it in the owner of its sessions. Returns the number of this host;
+    /// nothing if the store is not shared by hosts.
+    fn advertise(&self, address: &str) -> StoreFuture<'_, Option<HostNumber>> {
+        let _ = address;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Until when the agents of this process may run, if the leases of the store expire.
     fn host_deadline(&self) -> Option<HostDeadline> {
         None
@@ -421,6 +428,27 @@ pub struct Owner {
     pub since: Millis,
     /// Whether the owner is this process.
     pub ours: OwnedHere,
+    /// Where other hosts reach it, if it serves them.
+    pub contact: Option<HostContact>,
+}
+
+/// The number of a host in a shared store. A process that is started anew gets another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostNumber(pub i64);
+
+impl fmt::Display for HostNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a host is reached by others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostContact {
+    /// Its number.
+    pub number: HostNumber,
+    /// Its address, as it advertises it.
+    pub address: String,
 }
 
 /// Whether an owner is this process.

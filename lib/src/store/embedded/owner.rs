@@ -90,7 +90,7 @@ impl ThisProcess {
     /// This store as the owner of a session.
     pub(super) fn owner(&self) -> Owner {
         let ProcessIdentity { pid, host, .. } = self.process.clone();
-        Owner { pid, host, since: clock::now(), ours: OwnedHere::Yes }
+        Owner { pid, host, since: clock::now(), ours: OwnedHere::Yes, contact: None }
     }
 
     /// Returns whether an owner lives. An owner on another machine counts as live, since its lock is not visible here.
@@ -156,7 +156,8 @@ pub(super) fn any_alive(tx: &Transaction<'_>, locks: &Path) -> Result<Option<Own
         let (other, since) = other?;
         if liveness(&ProcessIdentity::this(), locks, &other)? != Liveness::Gone {
             let ProcessIdentity { pid, host, .. } = other.process;
-            return Ok(Some(Owner { pid, host, since: from_sql(since), ours: OwnedHere::No }));
+            let (since, ours) = (from_sql(since), OwnedHere::No);
+            return Ok(Some(Owner { pid, host, since, ours, contact: None }));
         }
     }
     Ok(None)

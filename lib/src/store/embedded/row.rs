@@ -110,7 +110,7 @@ impl NamedOwner {
             Liveness::Gone => return Ok(None),
         };
         let since = from_sql(self.since.unwrap_or(0));
-        Ok(Some(Owner { pid: other.process.pid, host: other.process.host, since, ours }))
+        Ok(Some(Owner { pid: other.process.pid, host: other.process.host, since, ours, contact: None }))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::host_deadline::HostDeadline;
 use crate::store::integers::from_sql;
 use crate::store::process::{self, ProcessIdentity};
-use crate::store::{OwnedHere, Owner, StoreError};
+use crate::store::{HostContact, HostNumber, OwnedHere, Owner, StoreError};
 
 const TERMS: LeaseTerms = LeaseTerms::STANDARD;
 
@@ -29,7 +29,7 @@ const RENEWAL_PAUSE: u64 = 1000;
 /// The columns that [`NamedHost::read`] reads, of a row `h` of host that may be missing and a row `l` of lease.
 pub(super) const HOST_COLUMNS: &str = "l.host, coalesce(h.expires_at > clock_timestamp(), false) AS host_valid, \
      h.name AS host_name, h.pid AS host_pid, h.boot AS host_boot, h.process_started AS host_process_started, \
-     l.owned_since";
+     h.address AS host_address, l.owned_since";
 
 /// This process as a host.
 pub(super) struct ThisHost {
@@ -39,6 +39,8 @@ pub(super) struct ThisHost {
     process_started: i64,
     /// The key of its row, when it is registered.
     key: Cell<Option<i64>>,
+    /// Where other hosts reach it.
+    address: RefCell<Option<String>>,
     registering: tokio::sync::Mutex<()>,
     lease: RefCell<HostLease>,
     /// The connection for renewals.
@@ -55,6 +57,7 @@ pub(super) struct NamedHost {
     pid: u32,
     boot: String,
     process_started: i64,
+    address: Option<String>,
     since: Millis,
 }
 
@@ -68,6 +71,7 @@ impl ThisHost {
             boot,
             process_started,
             key: Cell::new(None),
+            address: RefCell::default(),
             registering: tokio::sync::Mutex::new(()),
             lease: RefCell::new(HostLease::new(TERMS)),
             connection: RefCell::default(),
@@ -82,21 +86,49 @@ impl ThisHost {
             return Ok(key);
         }
         let renewal = self.lease.borrow_mut().ask(clock::since_boot());
-        let sql = "INSERT INTO rethread.host (name, pid, boot, process_started, expires_at)
-                   VALUES ($1, $2, $3, $4, clock_timestamp() + $5 * interval '1 millisecond') RETURNING key";
-        let (name, boot) = (to_column(&self.process.host), to_column(&self.boot));
+        let sql = "INSERT INTO rethread.host (name, pid, boot, process_started, expires_at, address)
+                   VALUES ($1, $2, $3, $4, clock_timestamp() + $5 * interval '1 millisecond', $6) RETURNING key";
+        let (name, boot, address) = self.columns();
         let lease = TERMS.lease as f64;
         let rows = database
             .query(
                 "registering a host",
                 sql,
-                &[&name, &i64::from(self.process.pid), &boot, &self.process_started, &lease],
+                &[&name, &i64::from(self.process.pid), &boot, &self.process_started, &lease, &address],
             )
             .await?;
         let key = rows.first().map_or(0, |row| row.get(0));
         self.key.set(Some(key));
         self.granted(renewal);
         Ok(key)
+    }
+
+    /// Writes where other hosts reach this one, and registers it. Warns if another living host has the same address: one of
+    /// the two cannot be reached.
+    pub(super) async fn advertise(
+        &self,
+        database: &Database,
+        address: String,
+    ) -> Result<HostNumber, StoreError> {
+        *self.address.borrow_mut() = Some(address.clone());
+        let key = self.key(database).await?;
+        let sql = "WITH own AS (UPDATE rethread.host SET address = $2 WHERE key = $1)
+                   SELECT name, pid FROM rethread.host
+                   WHERE address = $2 AND key <> $1 AND expires_at > clock_timestamp()";
+        let column = to_column(&address);
+        for other in database.query("writing the address of a host", sql, &[&key, &column]).await? {
+            let (name, pid) = (from_column(other.get(0)), other.get::<_, i64>(1));
+            tracing::warn!(
+                "{address} is also the address of process {pid} on {name}; its lease may be of the past"
+            );
+        }
+        Ok(HostNumber(key))
+    }
+
+    /// The name, the boot and the address for the row.
+    fn columns(&self) -> (String, String, Option<String>) {
+        let address = self.address.borrow().as_deref().map(to_column);
+        (to_column(&self.process.host), to_column(&self.boot), address)
     }
 
     /// How often the lease was over before it was granted again.
@@ -135,16 +167,16 @@ impl ThisHost {
     async fn renew(&self, database: &Database, key: i64) {
         let renewal = self.lease.borrow_mut().ask(clock::since_boot());
         // A host that was retired is registered again under its key: what it had was taken from it, by the epoch.
-        let sql = "INSERT INTO rethread.host (key, name, pid, boot, process_started, expires_at)
+        let sql = "INSERT INTO rethread.host (key, name, pid, boot, process_started, expires_at, address)
                    OVERRIDING SYSTEM VALUE
-                   VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond')
-                   ON CONFLICT (key) DO UPDATE SET beat_at = clock_timestamp(),
+                   VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond', $7)
+                   ON CONFLICT (key) DO UPDATE SET beat_at = clock_timestamp(), address = excluded.address,
                        expires_at = greatest(host.expires_at, excluded.expires_at)";
-        let (name, boot) = (to_column(&self.process.host), to_column(&self.boot));
+        let (name, boot, address) = self.columns();
         let lease = TERMS.lease as f64;
         let limit = Duration::from_millis(TERMS.renewal);
         let parameters: Parameters<'_> =
-            &[&key, &name, &i64::from(self.process.pid), &boot, &self.process_started, &lease];
+            &[&key, &name, &i64::from(self.process.pid), &boot, &self.process_started, &lease, &address];
         let renewing = self.send(database, sql, parameters);
         let renewed = tokio::time::timeout(limit, renewing).await.unwrap_or_else(|_| Err(no_answer(limit)));
         if renewed.is_err() {
@@ -191,7 +223,9 @@ impl ThisHost {
     pub(super) fn owner(&self, named: Option<NamedHost>) -> Option<Owner> {
         let named = named.filter(|named| named.valid && !self.knows_it_is_gone(named))?;
         let ours = if Some(named.key) == self.key.get() { OwnedHere::Yes } else { OwnedHere::No };
-        Some(Owner { pid: named.pid, host: named.name, since: named.since, ours })
+        let number = HostNumber(named.key);
+        let contact = named.address.map(|address| HostContact { number, address });
+        Some(Owner { pid: named.pid, host: named.name, since: named.since, ours, contact })
     }
 
     /// Returns whether a host was a process of this machine that does not run any more. Then nobody has to wait for its
@@ -229,6 +263,7 @@ impl NamedHost {
             pid: u32::try_from(row.get::<_, i64>("host_pid")).unwrap_or(0),
             boot: from_column(row.get("host_boot")),
             process_started: row.get("host_process_started"),
+            address: row.get::<_, Option<String>>("host_address").map(from_column),
             since: from_sql(row.get::<_, Option<i64>>("owned_since").unwrap_or(0)),
         })
     }

@@ -6,8 +6,8 @@ use super::PostgresStore;
 use super::migrate::LATEST_VERSION;
 use super::open_database::OpenDatabase;
 use super::text_column::from_column;
-use crate::store::StoreError;
 use crate::store::integers::from_sql;
+use crate::store::{HostNumber, StoreError};
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,8 @@ pub struct Standby {
 /// A host as the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedHost {
+    /// Its number.
+    pub number: HostNumber,
     /// The name of the machine.
     pub name: String,
     /// The process id.
@@ -58,6 +60,8 @@ pub struct InspectedHost {
     pub valid: bool,
     /// The sessions that it owns.
     pub sessions: u64,
+    /// Where other hosts reach it; nothing if it serves none.
+    pub address: Option<String>,
 }
 
 /// The settings that promises depend on.
@@ -111,13 +115,15 @@ impl OpenDatabase {
             found.standbys = query(sql).await?.iter().map(standby).collect();
         }
         let sql = "SELECT h.name, h.pid, h.expires_at > clock_timestamp(),
-                          (SELECT count(*) FROM rethread.lease AS l WHERE l.host = h.key)
+                          (SELECT count(*) FROM rethread.lease AS l WHERE l.host = h.key), h.key, h.address
                    FROM rethread.host AS h ORDER BY h.key";
         let host = |row: &tokio_postgres::Row| InspectedHost {
             name: from_column(row.get(0)),
             pid: from_sql(row.get(1)),
             valid: row.get(2),
             sessions: from_sql(row.get(3)),
+            number: HostNumber(row.get(4)),
+            address: row.get::<_, Option<String>>(5).map(from_column),
         };
         found.hosts = query(sql).await?.iter().map(host).collect();
         Ok(found)

@@ -15,8 +15,8 @@ pub use self::open_database::Patience;
 use self::store_thread::StoreThread;
 use super::open_outcome::not_opened;
 use super::{
-    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, OpenOutcome, Page,
-    ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store,
+    Append, Archived, Changes, FoldUpTo, HostNumber, Lease, ListPage, ListQuery, NewSession, OpenOutcome,
+    Page, ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store,
     StoreError, StoreFuture, Stub, TokenLedger,
 };
 use crate::host_deadline::HostDeadline;
@@ -209,6 +209,11 @@ impl Store for PostgresStore {
 
     fn shared_tokens(self: Arc<Self>) -> Option<Arc<dyn TokenLedger>> {
         Some(self)
+    }
+
+    fn advertise(&self, address: &str) -> StoreFuture<'_, Option<HostNumber>> {
+        let address = address.to_owned();
+        self.call(async move |store| store.host.advertise(&store.database, address).await.map(Some))
     }
 
     fn host_deadline(&self) -> Option<HostDeadline> {
