@@ -3,6 +3,7 @@
 mod agents;
 mod changes;
 mod chat;
+mod cluster;
 mod commands;
 mod config;
 mod doctor;

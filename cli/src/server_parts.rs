@@ -12,9 +12,11 @@ use rethread::store::Store;
 use rethread::store::embedded::EmbeddedStore;
 use rethread::store::postgres::Patience;
 use rethread_assistant::mcp::ServerConfig;
+use rethread_http::HostNetwork;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::agents::{AgentChoice, guard_until, guardian};
+use crate::cluster::{self, Cluster};
 use crate::config;
 use crate::environment;
 use crate::failure::Failure;
@@ -37,6 +39,8 @@ pub(crate) struct ServerParts {
     keep_days: Option<NonZeroU32>,
     /// The environment of agents that no client hands over.
     environment: Environment,
+    /// The way to the hosts of a shared store, for a process that is none itself.
+    hosts: Option<Arc<HostNetwork>>,
 }
 
 impl ServerParts {
@@ -52,7 +56,7 @@ impl ServerParts {
         let paths = Paths::from_environment()?;
         match &agent {
             // SAFETY: no thread has been started so far.
-            AgentChoice::Assistant => unsafe { environment::take(&config::key_variables(&paths.config())) },
+            AgentChoice::Assistant => unsafe { environment::take(&secret_variables(&paths)) },
             // The agent may need the keys.
             AgentChoice::Command(_) => {}
         }
@@ -61,6 +65,7 @@ impl ServerParts {
         let secrets = Secrets::default();
         add_secrets(&secrets, &agent, &paths);
         add_password(&secrets, &choice);
+        add_cluster_key(&secrets, &paths);
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
         let (store, opened) = choice.open_in_background(Patience::None, SyncIn::Place)?;
         guard_until(store.host_deadline());
@@ -72,7 +77,8 @@ impl ServerParts {
             None
         });
         let environment = environment::for_agents();
-        Ok((Self { store, agent, config, keep_days, environment }, opened))
+        let hosts = visited_hosts(&paths, store.as_ref());
+        Ok((Self { store, agent, config, keep_days, environment, hosts }, opened))
     }
 
     /// The same for a server of many clients, which say themselves which agent they want.
@@ -86,18 +92,19 @@ impl ServerParts {
         // Agents may need the keys.
         let environment = environment::for_agents();
         // SAFETY: no thread has been started so far.
-        unsafe { environment::take(&config::key_variables(&paths.config())) };
+        unsafe { environment::take(&secret_variables(paths)) };
         let choice = StoreChoice::read(paths)?;
         create_files(&choice)?;
         let secrets = Secrets::default();
         add_secrets(&secrets, &AgentChoice::Assistant, paths);
         add_password(&secrets, &choice);
+        add_cluster_key(&secrets, paths);
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
         let (store, opened) = choice.open_in_background(Patience::UntilReachable, SyncIn::Thread)?;
         guard_until(store.host_deadline());
         let agent = AgentChoice::Assistant.source(paths)?;
         let config = Config { secrets, guardian: Some(guardian()?), ..config };
-        Ok((Self { store, agent, config, keep_days: None, environment }, opened))
+        Ok((Self { store, agent, config, keep_days: None, environment, hosts: None }, opened))
     }
 
     /// The built-in assistant of the server.
@@ -125,7 +132,11 @@ impl ServerParts {
 
     /// Makes the server. Must be called in a runtime.
     pub(crate) fn server(&self) -> Server {
-        Server::new(self.store.clone(), self.agent.clone(), self.config.clone())
+        let server = Server::new(self.store.clone(), self.agent.clone(), self.config.clone());
+        if let Some(hosts) = &self.hosts {
+            server.connect_hosts(hosts.clone());
+        }
+        server
     }
 }
 
@@ -141,6 +152,32 @@ fn create_files(choice: &StoreChoice) -> Result<(), Failure> {
 fn add_password(secrets: &Secrets, choice: &StoreChoice) {
     if let Some(password) = choice.password() {
         secrets.add_variables(&[(STORE_VARIABLE.to_owned(), Secret::new(password))]);
+    }
+}
+
+/// The variables that are removed from the environment.
+fn secret_variables(paths: &Paths) -> Vec<String> {
+    let mut names = config::key_variables(&paths.config());
+    names.push(cluster::KEY_VARIABLE.to_owned());
+    names
+}
+
+/// The key of the hosts is removed from logs and errors. A wrong file is an error where the key is needed.
+fn add_cluster_key(secrets: &Secrets, paths: &Paths) {
+    if let Ok(Some(key)) = cluster::key(&paths.config()) {
+        secrets.add_variables(&[(cluster::KEY_VARIABLE.to_owned(), key)]);
+    }
+}
+
+/// The hosts of a shared store, if their key is known.
+fn visited_hosts(paths: &Paths, store: &dyn Store) -> Option<Arc<HostNetwork>> {
+    store.host_deadline()?;
+    match Cluster::read(&paths.config()) {
+        Ok(cluster) => cluster.map(Cluster::visitor),
+        Err(failure) => {
+            tracing::warn!("sessions on other hosts cannot be reached: {}", failure.message());
+            None
+        }
     }
 }
 

@@ -121,14 +121,14 @@ pub async fn connect(target: RemoteTarget) -> Result<MessageChannel, RemoteError
     Ok(MessageChannel { incoming, outgoing })
 }
 
-type Socket = WebSocketStream<Box<dyn Duplex>>;
+pub(crate) type Socket = WebSocketStream<Box<dyn Duplex>>;
 
 /// Plain or encrypted bytes.
-trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// What is needed to come back.
-struct Life {
+pub(crate) struct Life {
     connection: String,
     epoch: String,
     /// How many messages were received.
@@ -362,7 +362,7 @@ fn header(response: &Response<Option<Vec<u8>>>, name: &str) -> String {
 }
 
 /// Where and how to connect.
-struct Address {
+pub(crate) struct Address {
     host: String,
     port: u16,
     uri: Uri,
@@ -371,7 +371,7 @@ struct Address {
 }
 
 impl Address {
-    fn read(target: &RemoteTarget) -> Result<Self, RemoteError> {
+    pub(crate) fn read(target: &RemoteTarget) -> Result<Self, RemoteError> {
         let wrong =
             || RemoteError::Address(target.url.split(['?', '@']).next().unwrap_or_default().to_owned());
         let uri: Uri = target.url.parse().map_err(|_| wrong())?;
@@ -397,7 +397,10 @@ impl Address {
         })
     }
 
-    async fn open(&self, life: Option<&Life>) -> Result<(Socket, Response<Option<Vec<u8>>>), RemoteError> {
+    pub(crate) async fn open(
+        &self,
+        life: Option<&Life>,
+    ) -> Result<(Socket, Response<Option<Vec<u8>>>), RemoteError> {
         let address = format!("{}:{}", self.host, self.port);
         let unreachable = |why: String| RemoteError::Unreachable { address: address.clone(), why };
         match tokio::time::timeout(CONNECT_LIMIT, self.try_open(life)).await {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -13,13 +13,14 @@ use rethread::agent::host::AgentSource;
 use rethread::server::{RemoteRules, Server};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::codes::OneTimeCodes;
 use crate::connections::Connections;
 use crate::failures::Failures;
 use crate::guard::Guard;
+use crate::host_network::HostNetwork;
 use crate::metrics::HttpCounts;
 use crate::open_requests::OpenRequests;
 use crate::page::PageFiles;
@@ -111,6 +112,10 @@ pub(crate) struct HttpShared {
     pub(crate) codes: Arc<OneTimeCodes>,
     pub(crate) counts: Arc<HttpCounts>,
     pub(crate) config: HttpConfig,
+    /// The other hosts of the store, if it is shared.
+    pub(crate) hosts: OnceLock<Arc<HostNetwork>>,
+    /// Becomes true when the listener ends.
+    pub(crate) stopping: watch::Sender<bool>,
 }
 
 /// A listener for HTTP.
@@ -143,6 +148,8 @@ impl HttpListener {
             codes: Arc::default(),
             counts: Arc::default(),
             config,
+            hosts: OnceLock::new(),
+            stopping: watch::Sender::new(false),
         };
         Self { listener, tls, shared: Arc::new(shared) }
     }
@@ -153,6 +160,11 @@ impl HttpListener {
     /// If the socket has no address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Serves other hosts from now on, too.
+    pub fn serve_hosts(&self, hosts: Arc<HostNetwork>) {
+        let _ = self.shared.hosts.set(hosts);
     }
 
     /// The codes with which its web page gets a token.
@@ -202,6 +214,7 @@ impl HttpListener {
             () = stop => {}
         }
         self.shared.connections.close_all();
+        self.shared.stopping.send_replace(true);
     }
 }
 

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings, Server, TransportName};
 
 use crate::failures::Attempts;
+use crate::host_network;
 use crate::listener::HttpShared;
 use crate::metrics;
 use crate::page;
@@ -51,6 +52,7 @@ async fn route(shared: Arc<HttpShared>, address: IpAddr, request: Request<Incomi
             Ok(token) => acp(&shared, &token, request).await.unwrap_or_else(|refused| *refused),
             Err(refused) => *refused,
         },
+        host_network::PATH => meet_host(&shared, address, request),
         "/readyz" => match authorize(&shared, address, request.headers()).await {
             Ok(_) => ready(&shared.server).await,
             Err(refused) => *refused,
@@ -149,6 +151,27 @@ async fn acp(
             Err(Box::new(response))
         }
     }
+}
+
+/// Has another host prove who it is, and serves its client. It has no token: the proof is by the key that hosts share.
+fn meet_host(shared: &Arc<HttpShared>, address: IpAddr, mut request: Request<Incoming>) -> Response<Body> {
+    let Some(hosts) = shared.hosts.get().cloned() else {
+        return refused(StatusCode::NOT_FOUND, "this server serves no other hosts");
+    };
+    if !websocket::is_upgrade(request.headers()) {
+        return refused(StatusCode::UPGRADE_REQUIRED, "hosts meet on a WebSocket");
+    }
+    let response = websocket::switching(request.headers());
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upgrade = hyper::upgrade::on(&mut request);
+        let (shared, rules) = (shared.clone(), shared.agents.rules());
+        tokio::spawn(async move {
+            let mut stopping = shared.stopping.subscribe();
+            let stop = async { _ = stopping.wait_for(|stopping| *stopping).await };
+            hosts.serve(upgrade, address, &shared.server, rules, stop).await;
+        });
+    }
+    response
 }
 
 fn open_websocket(

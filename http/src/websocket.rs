@@ -41,6 +41,22 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 
 /// The answer that makes a WebSocket of a connection, or why it does not.
 pub(crate) fn accepted(headers: &HeaderMap, connection: &RemoteConnection) -> Response<Body> {
+    let mut response = switching(headers);
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return response;
+    }
+    let answer = response.headers_mut();
+    answer.insert("acp-connection-id", header_text(&connection.id));
+    answer.insert("acp-event-epoch", header_text(&connection.epoch()));
+    answer.insert("acp-received", header_text(&connection.received().to_string()));
+    if let Some(version) = offered_version(headers) {
+        answer.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(version));
+    }
+    response
+}
+
+/// The answer that makes any WebSocket, or why it does not.
+pub(crate) fn switching(headers: &HeaderMap) -> Response<Body> {
     let Some(key) = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == 24) else {
         return refused(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing or wrong");
     };
@@ -52,17 +68,12 @@ pub(crate) fn accepted(headers: &HeaderMap, connection: &RemoteConnection) -> Re
     let answer = response.headers_mut();
     answer.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let text = |text: &str| {
-        HeaderValue::from_str(text).expect("hexadecimal digits and base64 are valid in a header")
-    };
-    answer.insert(SEC_WEBSOCKET_ACCEPT, text(&derive_accept_key(key.as_bytes())));
-    answer.insert("acp-connection-id", text(&connection.id));
-    answer.insert("acp-event-epoch", text(&connection.epoch()));
-    answer.insert("acp-received", text(&connection.received().to_string()));
-    if let Some(version) = offered_version(headers) {
-        answer.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(version));
-    }
+    answer.insert(SEC_WEBSOCKET_ACCEPT, header_text(&derive_accept_key(key.as_bytes())));
     response
+}
+
+fn header_text(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("hexadecimal digits and base64 are valid in a header")
 }
 
 fn offered_version(headers: &HeaderMap) -> Option<&'static str> {

@@ -12,7 +12,8 @@ use crate::agent::Restore;
 use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
 use crate::agent::pool::AgentPool;
 use crate::agent::process::GuardianCommand;
-use crate::connection::{Connection, ConnectionDeps};
+use crate::connection::{Connection, ConnectionDeps, NoAgent};
+use crate::edge::capabilities::AgentProfile;
 use crate::live_session::SessionDeps;
 use crate::news::NewsDesk;
 use crate::registry::{Registry, STOPPED};
@@ -23,8 +24,8 @@ use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
 pub use crate::connection::{
-    ClientAccess, ClientOrigin, ClientRole, ClientScope, NativeSessions, RemoteRules, StdioServers,
-    TransportName,
+    CarriedClient, ClientAccess, ClientOrigin, ClientRole, ClientScope, Connecting, HostConnector,
+    HostLinkError, NativeSessions, RemoteRules, StdioServers, TransportName,
 };
 pub use crate::live_session::{Activity, WhenUnattended};
 pub use crate::news::{DurationTotals, NewsEvent, NewsItem, NewsReader, ServerTotals, SessionNews};
@@ -138,6 +139,8 @@ impl Server {
             access: ClientAccess::default(),
             transport: TransportName::default(),
             directory: Arc::default(),
+            hosts: Arc::default(),
+            carried: None,
         };
         Self { deps: Arc::new(deps), clients: Arc::default() }
     }
@@ -191,6 +194,45 @@ impl Server {
             access,
             transport: transport_name,
             directory: shared.directory.clone(),
+            hosts: shared.hosts.clone(),
+            carried: None,
+        };
+        self.connected(Arc::new(deps), transport.into(), stop).await;
+    }
+
+    /// Carries clients to the hosts that own their sessions from now on. The first connector stays.
+    pub fn connect_hosts(&self, hosts: Arc<dyn HostConnector>) {
+        let _ = self.deps.hosts.set(hosts);
+        self.deps.registry.has_several_hosts();
+    }
+
+    /// Serves a client that another host carries here, until that host hangs up or `stop` is ready. The transport is between
+    /// the hosts, which have proved to each other who they are.
+    pub async fn serve_carried(
+        &self,
+        transport: impl Into<ClientTransport>,
+        client: CarriedClient,
+        stop: impl Future<Output = ()>,
+    ) {
+        let Ok(profile) = AgentProfile::read(&client.agent) else {
+            return tracing::warn!(
+                "a client of another host was refused: its agent is described in no known version"
+            );
+        };
+        let shared = &self.deps;
+        let config = &shared.host_config;
+        let deps = ConnectionDeps {
+            store: shared.store.clone(),
+            agent: Arc::new(NoAgent),
+            agents: shared.agents.clone(),
+            host_config: HostConfig { secrets: config.secrets.clone(), ..*config },
+            registry: shared.registry.clone(),
+            native_sessions: NativeSessions::Hidden,
+            access: client.access,
+            transport: client.transport,
+            directory: shared.directory.clone(),
+            hosts: shared.hosts.clone(),
+            carried: Some(Arc::new(profile)),
         };
         self.connected(Arc::new(deps), transport.into(), stop).await;
     }
@@ -285,6 +327,7 @@ fn session_deps(store: &Arc<dyn Store>, config: &Config) -> SessionDeps {
         idle_limit: config.idle_limit,
         guardian: config.guardian.clone(),
         news: NewsDesk::default(),
+        several_hosts: Arc::default(),
         changed: Arc::default(),
     }
 }

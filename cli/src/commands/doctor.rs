@@ -54,7 +54,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let depth = if args.full { InspectionDepth::Full } else { InspectionDepth::Bounded };
     let store = match &choice {
         StoreChoice::Embedded(files) => doctor::store::examine(files, depth),
-        StoreChoice::Postgres(address) => runtime.block_on(doctor::postgres::examine(address)),
+        StoreChoice::Postgres(address) => {
+            runtime.block_on(doctor::postgres::examine(address, &paths.config()))
+        }
     };
     findings.extend(store.findings);
     let (config, found, configuration) = doctor::surroundings::configuration(&paths);

@@ -40,6 +40,10 @@ pub(crate) struct ServeArgs {
     /// A name under which clients reach the server, besides those of this machine.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
+    /// The address under which other hosts of a shared store reach this one, such as `https://a.example:7373`. By default it
+    /// is where the server listens.
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Option<String>,
     /// A web page that may use the server, such as `https://app.example`.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
@@ -103,7 +107,8 @@ fn http(args: &ServeArgs) -> Result<Option<HttpOptions>, Failure> {
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let plain = if args.insecure_plain_http { PlainHttp::Anywhere } else { PlainHttp::Loopback };
     let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
-    let options = HttpOptions { address, tls, plain, hosts, origins };
+    let advertise = args.advertise.clone();
+    let options = HttpOptions { address, tls, plain, hosts, origins, advertise };
     options.check()?;
     Ok(Some(options))
 }

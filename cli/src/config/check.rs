@@ -108,7 +108,10 @@ fn default_model(config: &ConfigFile) -> Option<Problem> {
 fn readable_secrets(file: &Path, config: &ConfigFile) -> Option<Problem> {
     let has_key = |provider: &ProviderConfig| provider.key().is_some();
     let agents = config.agents.values().any(|agent| !agent.env.is_empty());
-    let secret = agents || config.providers.iter().any(has_key) || !config.assistant.servers.is_empty();
+    let secret = agents
+        || config.cluster_key.is_some()
+        || config.providers.iter().any(has_key)
+        || !config.assistant.servers.is_empty();
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     let message = format!("others can read {}, which may have secrets in it", file.display());
     (secret && mode & 0o077 != 0)

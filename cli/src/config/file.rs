@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rethread::importer::readers;
 use rethread::secret::Secret;
@@ -40,6 +40,10 @@ pub(crate) struct ConfigFile {
     pub(crate) watch: Vec<String>,
     /// The command that the server runs when a session needs its user.
     pub(crate) notify: NotifyConfig,
+    /// The key that the hosts of a shared store have in common.
+    pub(crate) cluster_key: Option<Secret>,
+    /// How hosts reach each other.
+    pub(crate) cluster: ClusterConfig,
 }
 
 /// An agent with a name.
@@ -71,6 +75,19 @@ struct Written {
     import: WrittenImport,
     #[serde(default)]
     notify: NotifyConfig,
+    #[serde(default)]
+    cluster_key: Option<PlainSecret>,
+    #[serde(default)]
+    cluster: ClusterConfig,
+}
+
+/// How the hosts of a shared store reach each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClusterConfig {
+    /// The certificates to trust in place of those of the system.
+    #[serde(default)]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -195,6 +212,8 @@ impl ConfigFile {
             serve: written.serve,
             watch: watched(source, written.import.watch)?,
             notify: written.notify,
+            cluster_key: written.cluster_key.map(|key| key.0),
+            cluster: written.cluster,
         })
     }
 }

@@ -22,6 +22,9 @@ pub(crate) struct ServeConfig {
     /// How many hours a token of the web page works.
     #[serde(default)]
     pub(crate) page_hours: Option<NonZeroU32>,
+    /// Where other hosts of the same store reach this one, if not where it listens.
+    #[serde(default)]
+    pub(crate) advertise: Option<String>,
 }
 
 impl ServeConfig {
@@ -30,7 +33,7 @@ impl ServeConfig {
         let allowed = Some(true).filter(|_| self.allow_client_mcp);
         json!({
             "stop_seconds": self.stop_seconds, "roots": self.roots, "allow_client_mcp": allowed,
-            "page_hours": self.page_hours,
+            "page_hours": self.page_hours, "advertise": self.advertise,
         })
     }
 }

@@ -34,6 +34,8 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
         "serve": config.serve.shown(),
         "import": {"watch": config.watch},
         "notify": config.notify.shown(),
+        "cluster_key": config.cluster_key.as_ref().map(|_| HIDDEN),
+        "cluster": {"ca": config.cluster.ca},
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
 }
@@ -148,9 +150,14 @@ mod tests {
         let text = r#"
             # a comment with sk-comment-1234
             default_agent = "codex"
+            cluster_key = "hosts-of-this-team-know-it-1234"
             [agents.codex]
             command = ["codex-acp", "--token", "sk-argument-1234", "--api-key=sk-other-1234", "-c", "x=1"]
             env = { OPENAI_API_KEY = "sk-env-1234", PLAIN = "short" }
+            [cluster]
+            ca = "/etc/team.pem"
+            [serve]
+            advertise = "https://a.example:7373"
             [assistant]
             model = "work/m"
             mode = "ask"
@@ -179,8 +186,15 @@ mod tests {
         for shown in [&toml, &json] {
             assert!(!shown.contains("1234"), "{shown}");
             assert!(!shown.contains("short"), "all of `env` counts as secret: {shown}");
-            for word in ["codex-acp", "x=1", "mcp-files", "https://x.example/mcp", "http://localhost:8080/v1"]
-            {
+            for word in [
+                "codex-acp",
+                "x=1",
+                "mcp-files",
+                "https://x.example/mcp",
+                "http://localhost:8080/v1",
+                "/etc/team.pem",
+                "https://a.example:7373",
+            ] {
                 assert!(shown.contains(word), "{word}: {shown}");
             }
         }

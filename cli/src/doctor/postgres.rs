@@ -1,12 +1,17 @@
 //! A PostgreSQL store: what an inspection found, in words and with remedies.
 
+use std::path::Path;
+
+use rethread::store::HostContact;
 use rethread::store::postgres::inspect::{InspectedHost, PostgresInspection, Standby};
 use rethread::store::postgres::{PostgresAddress, PostgresStore};
 use serde_json::json;
 
 use super::store::StoreReport;
 use super::{Area, Finding, Level};
+use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::output::escape::visible;
 use crate::output::size::size;
 
 /// A standby that is further behind is worth a warning.
@@ -16,14 +21,16 @@ const FAR_BEHIND: u64 = 64 * 1024 * 1024;
 const MUCH_DEAD: u64 = 100_000;
 
 /// Connects and inspects the store.
-pub(crate) async fn examine(address: &PostgresAddress) -> StoreReport {
+pub(crate) async fn examine(address: &PostgresAddress, config: &Path) -> StoreReport {
     let inspected = match PostgresStore::open(address) {
         Ok(store) => store.inspect().await,
         Err(error) => Err(error),
     };
     match inspected {
         Ok(inspection) => {
-            StoreReport { findings: findings(address, &inspection), json: document(address, &inspection) }
+            let mut found = findings(address, &inspection);
+            found.extend(meet_hosts(&inspection.hosts, config).await);
+            StoreReport { findings: found, json: document(address, &inspection) }
         }
         Err(error) => {
             let failure = Failure::from(error);
@@ -82,6 +89,56 @@ fn findings(address: &PostgresAddress, found: &PostgresInspection) -> Vec<Findin
     all
 }
 
+/// Asks each host that serves others to prove who it is.
+async fn meet_hosts(hosts: &[InspectedHost], config: &Path) -> Vec<Finding> {
+    let serving: Vec<_> = hosts.iter().filter(|host| host.valid && host.address.is_some()).collect();
+    let mut all = Vec::new();
+    for (at, host) in serving.iter().enumerate() {
+        if let Some(other) = serving[..at].iter().find(|other| other.address == host.address) {
+            let address = visible(host.address.as_deref().unwrap_or_default());
+            let message = format!("hosts {} and {} have one address: {address}", other.number, host.number);
+            all.push(
+                Finding::new(Area::Store, Level::Warning, message)
+                    .hint("give each its own with --advertise; one that was killed goes away by itself"),
+            );
+        }
+    }
+    let network = match Cluster::read(config) {
+        Ok(Some(cluster)) => cluster.visitor(),
+        Ok(None) if serving.is_empty() => return all,
+        Ok(None) => {
+            let message = "without a cluster_key, hosts do not carry clients to each other";
+            all.push(
+                Finding::new(Area::Store, Level::Note, message)
+                    .hint("set the same cluster_key on all hosts, see docs/scale.md"),
+            );
+            return all;
+        }
+        Err(failure) => {
+            all.push(Finding::new(Area::Store, Level::Warning, failure.message()));
+            return all;
+        }
+    };
+    for host in serving {
+        let address = host.address.clone().unwrap_or_default();
+        let contact = HostContact { number: host.number, address };
+        all.push(match network.probe(&contact).await {
+            Ok(()) => Finding::new(
+                Area::Store,
+                Level::Ok,
+                format!("host {} answers at {}", host.number, contact.address),
+            ),
+            Err(why) => {
+                let address = visible(&contact.address).into_owned();
+                let message = format!("host {} at {address} cannot be used by others: {why}", host.number);
+                Finding::new(Area::Store, Level::Warning, message)
+                    .hint("check its address (--advertise), its certificate and its cluster_key")
+            }
+        });
+    }
+    all
+}
+
 fn setting(name: &str, value: &str) -> Option<Finding> {
     let broken = |what: &str, hint: &str| Some(Finding::new(Area::Store, Level::Broken, what).hint(hint));
     match (name, value) {
@@ -116,7 +173,7 @@ fn standby(standby: &Standby) -> Finding {
 }
 
 fn host(host: &InspectedHost) -> Finding {
-    let InspectedHost { name, pid, valid, sessions } = host;
+    let InspectedHost { name, pid, valid, sessions, .. } = host;
     match valid {
         true => {
             Finding::new(Area::Store, Level::Ok, format!("process {pid} on {name} owns {sessions} sessions"))
@@ -140,7 +197,10 @@ fn document(address: &PostgresAddress, found: &PostgresInspection) -> serde_json
     let hosts: Vec<_> = found
         .hosts
         .iter()
-        .map(|host| json!({"name": host.name, "pid": host.pid, "valid": host.valid, "sessions": host.sessions}))
+        .map(|host| {
+            json!({"name": host.name, "pid": host.pid, "valid": host.valid, "sessions": host.sessions,
+            "number": host.number.0, "address": host.address})
+        })
         .collect();
     json!({
         "address": address.to_string(), "reachable": true, "server": found.server, "schema": found.schema,

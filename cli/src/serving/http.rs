@@ -12,15 +12,17 @@ use rethread::agent::process::AgentCommand;
 use rethread::lock::locked;
 use rethread::secret::Secrets;
 use rethread::server::{RemoteRules, Server};
+use rethread::store::{HostContact, Store};
 use rethread_http::{
-    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TlsAcceptor, answer_while_starting,
-    tls_acceptor,
+    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TlsAcceptor, advertised_host,
+    answer_while_starting, tls_acceptor,
 };
 use tokio::net::TcpListener;
 
 use super::page::EmbeddedPage;
 use super::settings::ServeSettings;
 use crate::agents::{AgentChoice, guardian};
+use crate::cluster::{Cluster, advertised};
 use crate::config;
 use crate::failure::{ExitCode, Failure};
 use crate::paths::Paths;
@@ -40,6 +42,8 @@ pub(crate) struct HttpOptions {
     pub(crate) hosts: Vec<String>,
     /// Web pages that may use the server.
     pub(crate) origins: Vec<String>,
+    /// Where other hosts of the store reach this one, if not where it listens.
+    pub(crate) advertise: Option<String>,
 }
 
 /// Where HTTP without TLS is allowed.
@@ -68,6 +72,8 @@ impl BoundHttp {
 pub(crate) struct ListeningHttp {
     pub(crate) listener: HttpListener,
     pub(crate) url: String,
+    /// Where other hosts reach it, if they can.
+    pub(crate) advertised: Option<String>,
     /// Where a browser on this machine finds the web page.
     page_url: String,
 }
@@ -80,6 +86,42 @@ impl ListeningHttp {
             codes: self.listener.codes(),
             clients: Box::new(self.listener.client_count()),
         }
+    }
+}
+
+impl ListeningHttp {
+    /// Makes this process a host among others, if its store is shared: writes where it is reached, and serves and carries the
+    /// clients of others if it has their key.
+    pub(crate) async fn join_hosts(
+        &self,
+        server: &Server,
+        store: &dyn Store,
+        cluster: Option<Cluster>,
+    ) -> Result<(), Failure> {
+        let number = match &self.advertised {
+            Some(address) => store.advertise(address).await?,
+            None => None,
+        };
+        let contact = number.zip(self.advertised.clone());
+        let network = match (cluster, contact) {
+            (None, _) => return Ok(()),
+            (Some(cluster), Some((number, address))) => {
+                tracing::info!("host {number} of the store, reached by others at {address}");
+                let network = cluster.network(HostContact { number, address });
+                self.listener.serve_hosts(network.clone());
+                network
+            }
+            (Some(cluster), None) => {
+                if store.host_deadline().is_some() {
+                    tracing::warn!("other hosts cannot reach this one: name its address with --advertise");
+                }
+                cluster.visitor()
+            }
+        };
+        if store.host_deadline().is_some() {
+            server.connect_hosts(network);
+        }
+        Ok(())
     }
 }
 
@@ -130,6 +172,14 @@ impl HttpOptions {
     ) -> Result<ListeningHttp, Failure> {
         let bound = listener.local_addr()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let named = match &self.advertise {
+            Some(named) => Some(named.clone()),
+            None => config::read(&paths.config())?.serve.advertise,
+        };
+        let advertised = advertised(named.as_deref(), bound, scheme)?;
+        // Other hosts reach this one under the name that it advertises.
+        let advertised_name = named.as_ref().and(advertised.as_deref()).and_then(advertised_host);
+        let hosts: Vec<String> = self.hosts.iter().cloned().chain(advertised_name).collect();
         let agents = NamedAgents {
             paths: paths.clone(),
             assistant: parts.agent().clone(),
@@ -141,13 +191,13 @@ impl HttpOptions {
             listener,
             tls,
             server.clone(),
-            Guard::new(bound.ip(), &self.hosts, &self.origins),
+            Guard::new(bound.ip(), &hosts, &self.origins),
             Arc::new(tokens::of_store(parts.store.clone(), paths)),
             Arc::new(agents),
             HttpConfig { most_clients, page: Some(Arc::new(EmbeddedPage)), ..HttpConfig::default() },
         );
         let page_url = format!("{scheme}://{}/", self.page_host(bound));
-        Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}"), page_url })
+        Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}"), advertised, page_url })
     }
 
     /// The host and port by which a browser on this machine reaches the server. A certificate is for a name, so that with TLS

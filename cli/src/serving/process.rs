@@ -23,6 +23,7 @@ use super::http::{BoundHttp, HttpOptions, ListeningHttp, ReachedHttp};
 use super::notify;
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
+use crate::cluster::Cluster;
 use crate::failure::{ExitCode, Failure};
 use crate::importing::keep_watching;
 use crate::log::LogLevel;
@@ -151,6 +152,14 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
             http.listen(bound, &server, &parts, &paths, settings.clone(), options.most_clients)
         };
         let http = options.http.as_ref().zip(bound).map(listen).transpose()?;
+        let cluster = Cluster::read(&paths.config())?;
+        match (&http, cluster) {
+            (Some(http), cluster) => http.join_hosts(&server, parts.store.as_ref(), cluster).await?,
+            (None, Some(cluster)) if parts.store.host_deadline().is_some() => {
+                server.connect_hosts(cluster.visitor());
+            }
+            (None, _) => {}
+        }
         let registered = Registered {
             pid: std::process::id(),
             socket: Some(listener.path().to_owned()),

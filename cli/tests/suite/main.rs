@@ -10,6 +10,7 @@ mod daemons;
 mod durability;
 mod example_agent;
 mod hosted_terminals;
+mod hosts;
 mod kill_nine;
 mod migration;
 mod owners;

@@ -97,6 +97,8 @@ impl<H: ClientHandler> AcpClient<H> {
             ReplayFrom::Message(_) => {
                 return Err(ClientError::NotOffered("a replay from a message".to_owned()));
             }
+            // Only hosts say this to each other.
+            ReplayFrom::After(_) => return Err(ClientError::NotOffered("a replay from an entry".to_owned())),
         };
         self.require(method.trim_start_matches("session/"), method)?;
         self.open(method, setup, Some(session), from.map(Json::from)).await

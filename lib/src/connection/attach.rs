@@ -6,7 +6,7 @@ use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Attachments, ClientContext, ClientDirectory};
+use super::{Attachments, ClientContext, ClientDirectory, ReachedBy};
 use crate::edge::agent_translator::outgoing;
 use crate::edge::air::AirClient;
 use crate::edge::client_request::{ReplayFrom, Setup, UpdateDelivery};
@@ -23,6 +23,7 @@ use crate::wire::RpcError;
 const ATTEMPTS: usize = 3;
 
 /// Attaches the client to a session, also in tasks that wait for the agent.
+#[derive(Clone)]
 pub(super) struct Attacher {
     pub(super) context: ClientContext,
     pub(super) outbox: Outbox,
@@ -47,6 +48,19 @@ impl Attacher {
                 });
             }
             Err(error) => request.answer(Err(error)),
+        }
+    }
+
+    /// Has the client go on following a session that it followed elsewhere; no request is answered.
+    pub(super) fn go_on(&self, opened: Opened) {
+        let session = opened.attachment.session.clone();
+        if self.attached.add(session.clone()).is_err() {
+            return self.leave(&session);
+        }
+        self.directory.session_changed(&session);
+        if self.outbox.offer(Outbound::Attach(Box::new(opened.attachment))).is_err() {
+            self.attached.remove(&session);
+            self.leave(&session);
         }
     }
 
@@ -162,6 +176,8 @@ impl Attacher {
             ReplayFrom::Start => {}
             ReplayFrom::Nothing => cursor.advance(head.next()),
             ReplayFrom::Message(message) => cursor.advance(self.message_place(session, message).await?),
+            // A failover of the database may have lost entries.
+            ReplayFrom::After(shown) => cursor.advance(shown.next().min(head.next())),
         }
         Ok(())
     }
@@ -173,7 +189,7 @@ impl Attacher {
         setup: Setup,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         for _ in 0..ATTEMPTS {
-            let handle = self.context.registry.open(session, &self.context.host).await?;
+            let handle = self.live(session).await?;
             // Before everything, so that nothing is folded away under it.
             let cursor = Cursor::new(session.clone(), Seq(0), self.bell.clone());
             if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
@@ -181,6 +197,17 @@ impl Attacher {
             }
         }
         Err(ended())
+    }
+
+    /// The session, opened if it is not live. A client that another host carries here has nothing to open one with.
+    async fn live(&self, session: &SessionId) -> Result<Handle, RpcError> {
+        let registry = &self.context.registry;
+        match self.context.reached_by {
+            ReachedBy::Client => registry.open(session, &self.context.host).await,
+            ReachedBy::OtherHost => {
+                registry.find(session).ok_or_else(|| RpcError::not_here(session.as_str()))
+            }
+        }
     }
 
     /// Tells a session that the client follows it; nothing if the session has ended meanwhile.
@@ -193,7 +220,11 @@ impl Attacher {
         let (reply, attached) = oneshot::channel();
         let (tag, profile) = (self.context.tag.clone(), self.context.client.clone());
         let client = Client { tag, profile, outbox: self.outbox.clone() };
-        let (cursor, host) = (cursor.clone(), self.context.host.user());
+        let cursor = cursor.clone();
+        let host = match self.context.reached_by {
+            ReachedBy::Client => Some(self.context.host.user()),
+            ReachedBy::OtherHost => None,
+        };
         let attach = Message::Attach { client, cursor, setup, host, reply };
         handle.send(attach).await.ok()?;
         attached.await.ok()
@@ -243,7 +274,7 @@ fn then(context: &ClientContext, attached: &Attached, view: &View, replay: &Repl
     // A client that wants no replay gets only the state before its answer.
     let (mut updates, after_answer) = match replay {
         ReplayFrom::Nothing => (Vec::new(), moment),
-        ReplayFrom::Start | ReplayFrom::Message(_) => (moment, Vec::new()),
+        ReplayFrom::Start | ReplayFrom::Message(_) | ReplayFrom::After(_) => (moment, Vec::new()),
     };
     updates.extend(view.state_now(&attached.state));
     if *replay == ReplayFrom::Start {
@@ -252,7 +283,7 @@ fn then(context: &ClientContext, attached: &Attached, view: &View, replay: &Repl
     // What may speak in its own name has to be known before it does, and before it asks.
     let children = match replay {
         ReplayFrom::Start => &[][..],
-        ReplayFrom::Nothing | ReplayFrom::Message(_) => &attached.children[..],
+        ReplayFrom::Nothing | ReplayFrom::Message(_) | ReplayFrom::After(_) => &attached.children[..],
     };
     let asks = attached.questions.iter().filter_map(|open| view.ask(&open.question, open.kind, &open.body));
     let open = children.iter().filter_map(|child| view.subagent_announcement(child)).chain(asks).collect();

@@ -4,10 +4,11 @@ use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;
 
 use super::answers;
+use super::carrying::PassedOn;
 use super::initialize::ProfileCache;
 use super::list::list_query;
 use super::sent_requests::SentRequest;
-use super::{ClientContext, ClientRole, Connection, Phase};
+use super::{ClientContext, ClientRole, Connection, Phase, ReachedBy};
 use crate::agent::peer::SessionlessMessage;
 use crate::agent::sessionless::{LoginChange, LoginState, ProcessMessage};
 use crate::edge::agent_translator::outgoing::check_content;
@@ -42,11 +43,14 @@ impl Connection {
         if method.starts_with(OURS) {
             self.deps.directory.knows_us(self.client);
         }
-        match decode(&context, method, params) {
-            Ok(call) => match context.access.check(&call) {
-                Ok(()) => self.call(context, request, call).await,
-                Err(error) => request.answer(Err(error)),
-            },
+        let checked =
+            decode(&context, method, params).and_then(|call| context.access.check(&call).map(|()| call));
+        match checked {
+            Ok(call) => {
+                if let Some(request) = self.pass_on(&context, request, &call, method, params).await {
+                    self.call(context, request, call).await;
+                }
+            }
             Err(error) => request.answer(Err(error)),
         }
     }
@@ -172,6 +176,8 @@ impl Connection {
             ("$/cancel_request", _) => self.withdraw(&context, &read).await,
             // Whoever only looks has nothing to say to an agent.
             _ if context.access.role() == ClientRole::Observer => {}
+            (_, Some(session))
+                if self.pass_notification(&session, method, &read.fields().json()) == PassedOn::Yes => {}
             ("session/cancel", Some(session)) => {
                 if let Some(handle) = self.following(&context, &session) {
                     let _ = handle.send(Message::Cancel).await;
@@ -210,6 +216,11 @@ impl Connection {
                     let _ = live.peer.cancel(number);
                 }
             }
+            Some(Worker::OtherHost { link, number }) => {
+                if let Some(link) = self.carrier.link_by_id(link) {
+                    link.cancel(number);
+                }
+            }
             Some(Worker::Connection) | None => {}
         }
     }
@@ -233,6 +244,7 @@ impl Connection {
                     let _ = peer.answer(&relayed.request, outcome.as_ref());
                 }
             },
+            Some(SentRequest::Carried(link, id)) => link.respond(&id, &outcome),
             None => {}
         }
     }
@@ -354,10 +366,13 @@ fn decode(
         return Ok(call);
     }
     let version = context.client.version;
-    let call = match context.access.role() {
+    let mut call = match context.access.role() {
         ClientRole::Full => ClientRequest::decode(version, method, params)?,
         ClientRole::Observer => ClientRequest::decode_observed(version, method, params)?,
     };
+    if context.reached_by == ReachedBy::OtherHost {
+        call.replay_after(params);
+    }
     Ok(air::adapt(&context.client, call))
 }
 

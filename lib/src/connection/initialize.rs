@@ -13,7 +13,7 @@ use super::directory::ClientRecord;
 use super::observe::{NoAgent, unknown_agent};
 use super::{
     AgentStart, ClientAccess, ClientContext, ClientRole, Connection, ConnectionDeps, NativeSessions, Phase,
-    Ready, ReadyClient,
+    ReachedBy, Ready, ReadyClient,
 };
 use crate::agent::host::{AgentHost, AgentSource, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
@@ -44,6 +44,8 @@ impl Connection {
             Ok(read) => read,
             Err(error) => return request.answer(Err(error)),
         };
+        let introduction =
+            params.map_or_else(|| serde_json::json!({}).into(), |raw| Json::from(raw.to_owned()));
         let role = access.role();
         let user = self.host_user(&client, role);
         let host = user.shared().clone();
@@ -55,7 +57,15 @@ impl Connection {
         let (ready, deps) = (self.ready.clone(), self.deps.clone());
         tokio::spawn(async move {
             let memory = ProfileCache::new(&deps, &client);
-            let (outcome, agent_start) = match (role, memory.recall().await) {
+            let known = match &deps.carried {
+                Some(profile) => Some(profile.clone()),
+                None => memory.recall().await,
+            };
+            let (outcome, agent_start) = match (role, known) {
+                // It has no agent of its own here.
+                (ClientRole::Full, Some(profile)) if deps.carried.is_some() => {
+                    (Ok(profile), AgentStart::Never)
+                }
                 (ClientRole::Observer, Some(profile)) => (Ok(profile), AgentStart::Never),
                 (ClientRole::Observer, None) => (Ok(memory.earlier().await), AgentStart::Never),
                 (ClientRole::Full, Some(profile)) => {
@@ -64,21 +74,21 @@ impl Connection {
                 }
                 (ClientRole::Full, None) => (memory.meet(&host).await, AgentStart::Now),
             };
-            let ready_client = Ready { request, client, access, outcome, agent_start };
+            let ready_client = Ready { request, client, introduction, access, outcome, agent_start };
             let _ = ready.send(Box::new(ready_client)).await;
         });
     }
 
-    /// The agent host of the client. An observer has one that starts nothing, and hears nothing of any agent.
+    /// The agent host of the client. An observer, or a client that another host carries here, has one that starts nothing, and hears nothing of any agent.
     fn host_user(&self, client: &ClientProfile, role: ClientRole) -> HostUser {
         let (agents, config) = (&self.deps.agents, &self.deps.host_config);
         match role {
-            ClientRole::Full => {
+            ClientRole::Full if self.deps.carried.is_none() => {
                 let user = agents.host(&self.deps.agent, client, config);
                 user.clients().add(self.client, self.from_process.clone());
                 user
             }
-            ClientRole::Observer => {
+            ClientRole::Full | ClientRole::Observer => {
                 let none: Arc<dyn AgentSource> = Arc::new(NoAgent);
                 agents.host(&none, client, config)
             }
@@ -93,11 +103,12 @@ impl Connection {
                 return;
             }
         };
-        let Ready { request, client, access, outcome, agent_start } = ready;
+        let Ready { request, client, introduction, access, outcome, agent_start } = ready;
         let unneeded = match outcome {
             Ok(profile) => {
                 let answer = access.shown(profile.answer(client.version));
-                let context = self.agree(client, access, user.shared().clone(), profile);
+                let host = user.shared().clone();
+                let context = self.agree(client, introduction, access, host, profile);
                 self.register(&context);
                 self.meet_agent(&context, agent_start);
                 self.phase = Phase::Ready(Box::new(ReadyClient { context, user }));
@@ -144,6 +155,7 @@ impl Connection {
     fn agree(
         &self,
         client: ClientProfile,
+        introduction: Json,
         access: ClientAccess,
         host: SharedHost,
         profile: Arc<AgentProfile>,
@@ -156,6 +168,8 @@ impl Connection {
             profile: Arc::new(Mutex::new(profile)),
             registry: self.deps.registry.clone(),
             access: Arc::new(access),
+            introduction: Arc::new(introduction),
+            reached_by: if self.deps.carried.is_some() { ReachedBy::OtherHost } else { ReachedBy::Client },
             used: false,
         }
     }

@@ -4,15 +4,20 @@
 mod access;
 mod answers;
 mod attach;
+mod carrier;
+mod carrying;
 mod directory;
 mod dispatch;
 mod exports;
 mod following;
+mod host_link;
 mod initialize;
 mod intake;
 mod io;
 mod list;
+mod marks;
 mod observe;
+mod other_hosts;
 mod pump;
 mod reading;
 mod replay;
@@ -22,7 +27,7 @@ mod session_requests;
 mod subscription;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rethread_core::{Json, SessionId};
@@ -43,9 +48,13 @@ use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
 pub use access::{ClientAccess, ClientOrigin, ClientRole, ClientScope, RemoteRules, StdioServers};
+use carrier::{Carrier, HeldLine};
 pub(crate) use directory::ClientDirectory;
 pub use directory::TransportName;
 use intake::Intake;
+use marks::Marks;
+pub(crate) use observe::NoAgent;
+pub use other_hosts::{CarriedClient, Connecting, HostConnector, HostLinkError};
 use pump::Pump;
 use reading::Readings;
 use sent_requests::SentRequests;
@@ -69,6 +78,19 @@ pub(crate) struct ConnectionDeps {
     pub(crate) transport: TransportName,
     /// All clients of the server.
     pub(crate) directory: Arc<ClientDirectory>,
+    /// The way to other hosts, once there is one.
+    pub(crate) hosts: Arc<OnceLock<Arc<dyn HostConnector>>>,
+    /// For a client that another host carries here: what that host told it of its agent.
+    pub(crate) carried: Option<Arc<AgentProfile>>,
+}
+
+/// How a client has come to this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReachedBy {
+    /// By itself.
+    Client,
+    /// Another host carries it. It has no agent here: it follows sessions that are open.
+    OtherHost,
 }
 
 /// Whether sessions that an agent keeps by itself are listed.
@@ -97,6 +119,8 @@ pub(crate) struct Connection {
     /// How many subscriptions to the list it has.
     subscriptions: usize,
     readings: Readings,
+    /// Carries the client to other hosts.
+    carrier: Arc<Carrier>,
     /// Boxed, since a channel has room for many.
     ready: mpsc::Sender<Box<Ready>>,
     from_process: mpsc::Sender<ProcessMessage>,
@@ -169,6 +193,9 @@ struct ClientContext {
     registry: Arc<Registry>,
     /// What the client may do.
     access: Arc<ClientAccess>,
+    /// The parameters of `initialize`, for other hosts.
+    introduction: Arc<Json>,
+    reached_by: ReachedBy,
     /// Whether anything was asked since: then `initialize` cannot be repeated.
     used: bool,
 }
@@ -188,6 +215,7 @@ impl ClientContext {
 struct Ready {
     request: OpenRequest,
     client: ClientProfile,
+    introduction: Json,
     access: ClientAccess,
     outcome: Result<Arc<AgentProfile>, RpcError>,
     agent_start: AgentStart,
@@ -215,6 +243,7 @@ impl Connection {
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
         let (from_process, process) = mpsc::channel(256);
+        let (released, held) = mpsc::channel(16);
         let (source, sink) = io::split(transport, deps.host_config.longest_line);
         let pump = Pump {
             sink,
@@ -226,8 +255,11 @@ impl Connection {
             subscriptions: foldhash::HashMap::default(),
             active: Vec::new(),
             unplaced: VecDeque::new(),
+            marks: deps.carried.as_ref().map(|_| Marks::new(deps.registry.clone())),
         };
         let phase = Phase::Fresh;
+        let (hosts, transport, store) = (deps.hosts.clone(), deps.transport, deps.store.clone());
+        let carrier = Carrier::new(hosts, transport, store, outbox.clone(), asked.clone(), released);
         let connection = Self {
             deps,
             client: ClientId::next(),
@@ -240,6 +272,7 @@ impl Connection {
             observing: Attachments::new(),
             subscriptions: 0,
             readings: Readings::new(),
+            carrier: Arc::new(carrier),
             ready,
             from_process,
         };
@@ -259,7 +292,7 @@ impl Connection {
             }
         };
         let intake = Intake::new(source, connection.outbox.clone());
-        connection.read(intake, initialized, process, stop).await;
+        connection.read(intake, initialized, process, held, stop).await;
         // What was to be said is said, to a client that still listens.
         if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
             writing.abort();
@@ -271,6 +304,7 @@ impl Connection {
         mut intake: Intake,
         mut initialized: mpsc::Receiver<Box<Ready>>,
         mut process: mpsc::Receiver<ProcessMessage>,
+        mut held: mpsc::Receiver<Vec<HeldLine>>,
         stop: impl Future<Output = ()>,
     ) {
         tokio::pin!(stop);
@@ -283,9 +317,10 @@ impl Connection {
                 },
                 Some(ready) = initialized.recv() => self.initialized(*ready).await,
                 Some(message) = process.recv() => self.process_message(&message),
+                Some(lines) = held.recv() => self.say_again(lines).await,
             }
         }
-        drop(intake);
+        drop((intake, held));
         self.finish_answers(&mut initialized).await;
         self.end().await;
     }
@@ -305,6 +340,7 @@ impl Connection {
 
     /// Leaves its sessions, side by side, and then its agent.
     async fn end(self) {
+        self.carrier.close();
         let (attached, observed) = (self.attached.close(), self.observing.close());
         let client = self.client;
         self.deps.directory.remove(client);
@@ -330,7 +366,7 @@ impl Connection {
     /// Handles one line. A line that needs an answer comes with a slot.
     async fn handle_line(&mut self, line: Line, slot: Option<AnswerSlot>) {
         let bytes = match line {
-            Line::Text(bytes) => own_meta::strip_line(bytes, own_meta::CLIENT_KEYS),
+            Line::Text(bytes) => own_meta::strip_line(bytes, self.own_keys()),
             Line::TooLong => {
                 let longest = self.deps.host_config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
@@ -352,6 +388,14 @@ impl Connection {
                 let (id, error) = unreadable(malformed);
                 self.refuse(id, error, slot);
             }
+        }
+    }
+
+    /// What this peer may say in `_meta.rethread`.
+    fn own_keys(&self) -> &'static [&'static str] {
+        match self.deps.carried {
+            None => own_meta::CLIENT_KEYS,
+            Some(_) => own_meta::HOST_KEYS,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rethread_core::{Seq, SessionId};
 
 use super::attach::{Attacher, Opened};
-use super::{ClientContext, ClientRole, Connection};
+use super::{ClientContext, Connection};
 use crate::agent::host::{AgentSource, Starting};
 use crate::edge::capabilities::AgentProfile;
 use crate::edge::client_request::{ReplayFrom, UpdateDelivery};
@@ -18,13 +18,12 @@ use crate::outbox::{Attachment, Observing, OpenRequest};
 use crate::secret::{RedactedEntries, Redaction, SecretFinder};
 use crate::wire::{RpcError, code};
 
-/// The agent of observers: none is ever started for them.
-pub(super) struct NoAgent;
+/// The agent of those who have none here: none is ever started for observers and for clients that another host carries.
+pub(crate) struct NoAgent;
 
 impl AgentSource for NoAgent {
     fn start(&self) -> Starting<'_> {
-        let error = RpcError::new(code::NOT_ALLOWED, "no agent is started for an observer")
-            .with("role", ClientRole::Observer.name());
+        let error = RpcError::new(code::NOT_ALLOWED, "no agent is started for this client");
         Box::pin(async move { Err(error) }) as Pin<Box<_>>
     }
 

@@ -10,6 +10,7 @@ use rethread_core::{Json, Seq, SessionId};
 use serde_json::json;
 
 use super::io::ClientSink;
+use super::marks::Marks;
 use super::sent_requests::{SentRequest, SentRequests};
 use super::subscription::{Advance, DeferredMessage, Subscription};
 use crate::edge::dialect::StateUpdates;
@@ -36,6 +37,8 @@ pub(super) struct Pump {
     pub(super) active: Vec<Arc<Cursor>>,
     /// Messages with a place in a session, until the queue has been taken: the session may follow in it.
     pub(super) unplaced: VecDeque<(SessionId, DeferredMessage)>,
+    /// For a client that another host carries here: tells that host how far it has been shown its sessions.
+    pub(super) marks: Option<Marks>,
 }
 
 /// Why the writing stopped.
@@ -59,6 +62,9 @@ impl Pump {
             let more = !self.active.is_empty();
             if more && self.out.len() < HELD_BACK {
                 continue;
+            }
+            if let Some(marks) = &mut self.marks {
+                marks.write(self.subscriptions.iter(), &mut self.out);
             }
             if !self.out.is_empty() && self.sink.write(&mut self.out).await.is_err() {
                 return Stopped::Hung;
@@ -160,6 +166,10 @@ impl Pump {
                 self.out.notification(FOLLOWED, &params);
                 drop(room);
             }
+            Outbound::Carried { lines, room } => {
+                _ = self.out.append(lines);
+                drop(room);
+            }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
             Outbound::ListChanges { method, params, waiting } => {
                 self.out.notification(method, &params);
@@ -220,6 +230,11 @@ impl Pump {
         let waiting = subscription.waiting.into_iter().map(|message| (session.clone(), message));
         self.unplaced.extend(waiting);
         self.place();
+        if let Some(marks) = &mut self.marks
+            && !self.subscriptions.contains_key(session)
+        {
+            marks.leave(session);
+        }
     }
 
     /// Says what has reached its place. Before anything is shown: the views are not in use.

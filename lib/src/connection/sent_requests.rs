@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rethread_core::{QuestionId, SessionId};
 
+use super::host_link::HostLink;
 use crate::outbox::Relayed;
 use crate::wire::Id;
 
 /// What the client was asked.
 pub(super) enum SentRequest {
+    /// Something that another host asks, under an id of its own.
+    Carried(Arc<HostLink>, Id),
     /// A question of a session.
     Question(SessionId, QuestionId),
     /// A request of the agent's, relayed.
@@ -30,6 +33,20 @@ struct SentState {
 }
 
 impl SentRequests {
+    /// The request of another host with this id of its own, if it is open.
+    pub(super) fn carried(&self, link: &Arc<HostLink>, id: &Id) -> Option<Id> {
+        let open = self.open();
+        let is = |of: &SentRequest| matches!(of, SentRequest::Carried(by, own) if Arc::ptr_eq(by, link) && own == id);
+        open.requests.iter().find(|(_, of)| is(of)).map(|(number, _)| Id::number(*number))
+    }
+
+    /// Closes the requests of a host that was lost.
+    pub(super) fn lost_link(&self, link: &Arc<HostLink>) -> Vec<Id> {
+        let mut open = self.open();
+        let is = |of: &SentRequest| matches!(of, SentRequest::Carried(by, _) if Arc::ptr_eq(by, link));
+        open.requests.extract_if(|_, of| is(of)).map(|(number, _)| Id::number(number)).collect()
+    }
+
     /// Opens a request and gives it an id.
     pub(super) fn ask(&self, of: SentRequest) -> Id {
         let mut open = self.open();
@@ -58,7 +75,10 @@ impl SentRequests {
         let mut open = self.open();
         let found = open.requests.iter_mut().find_map(|(number, of)| match of {
             SentRequest::Relayed(relayed) if relayed.is_same(taken) => Some((*number, of)),
-            SentRequest::Relayed(_) | SentRequest::TakenBack(_) | SentRequest::Question(..) => None,
+            SentRequest::Relayed(_)
+            | SentRequest::TakenBack(_)
+            | SentRequest::Question(..)
+            | SentRequest::Carried(..) => None,
         });
         let (number, of) = found?;
         if let SentRequest::Relayed(relayed) = &*of {

@@ -6,7 +6,8 @@ use tokio::sync::oneshot;
 
 use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
-use super::{ClientContext, ClientRole, Connection};
+use super::{ClientContext, ClientRole, Connection, ReachedBy};
+use crate::agent::pool::SharedHost;
 use crate::clock;
 use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::UnknownClose;
@@ -52,8 +53,9 @@ impl Connection {
         let attacher = self.attacher(&context);
         let made = async {
             check(&context, &setup)?;
+            let host = fork_host(&context, &parent).await?;
             let (handle, session) =
-                context.registry.fork(&context.host, &parent, at.as_deref(), setup.clone()).await?;
+                context.registry.fork(&host, &parent, at.as_deref(), setup.clone()).await?;
             attacher.begin(handle, session, setup).await
         };
         let made = made.await;
@@ -77,7 +79,13 @@ impl Connection {
         if let Err(error) = attacher.check_replay(&session, &replay).await {
             return request.answer(Err(error));
         }
-        match context.registry.open_kept(&session, &context.host).await {
+        let opened = match context.reached_by {
+            ReachedBy::Client => context.registry.open_kept(&session, &context.host).await,
+            ReachedBy::OtherHost => {
+                context.registry.find(&session).map(Some).ok_or_else(|| RpcError::not_here(session.as_str()))
+            }
+        };
+        match opened {
             Ok(Some(handle)) => {
                 let opened = attacher.resume(session, setup, replay).await;
                 if opened.is_err() {
@@ -254,6 +262,18 @@ impl Connection {
 /// A session that was opened for a client which does not follow it need not stay open.
 async fn not_attached(handle: &Handle) {
     let _ = handle.send(Message::NotFollowed).await;
+}
+
+/// The agent of a fork: that of the client, or of the parent if another host carries the client here.
+async fn fork_host(context: &ClientContext, parent: &SessionId) -> Result<SharedHost, RpcError> {
+    match context.reached_by {
+        ReachedBy::Client => Ok(context.host.clone()),
+        ReachedBy::OtherHost => {
+            let not_here = || RpcError::not_here(parent.as_str());
+            let handle = context.registry.find(parent).ok_or_else(not_here)?;
+            handle.agent_host().await.ok_or_else(not_here)
+        }
+    }
 }
 
 /// Roots that the agent does not take were not offered to the client either.

@@ -1,7 +1,7 @@
 //! The requests of a client, the same enum for both protocol versions. Decodes and validates parameters; does not carry
 //! requests out.
 
-use rethread_core::{Fields, Json};
+use rethread_core::{Fields, Json, Seq};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -180,6 +180,19 @@ pub enum ReplayFrom {
     Start,
     /// The history from this message on, including it.
     Message(String),
+    /// What follows this entry: the client has been shown the rest by another host.
+    After(Seq),
+}
+
+impl ClientRequest {
+    /// Has a replay begin where another host left off, if it says so in `_meta.rethread.after`.
+    pub fn replay_after(&mut self, params: Option<&RawValue>) {
+        let after = Params::read(params).ok().and_then(|params| own_member(&params, "after"));
+        if let (Self::Resume { replay, .. }, Some(Ok(after))) = (self, after.map(|after| after.read::<u64>()))
+        {
+            *replay = ReplayFrom::After(Seq(after));
+        }
+    }
 }
 
 impl ClientRequest {

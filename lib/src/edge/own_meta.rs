@@ -11,6 +11,9 @@ const OWN_MEMBER: &str = "rethread";
 /// The keys of `_meta.rethread` that a client may send (see `docs/protocol.md`).
 pub const CLIENT_KEYS: &[&str] = &["atMessage", "role", "updates"];
 
+/// The keys that another host may send for a client which it carries.
+pub const HOST_KEYS: &[&str] = &["atMessage", "role", "updates", "after"];
+
 /// Tool input and output is opaque data, in which `_meta` has no meaning for Rethread.
 const TOOL_DATA: [&str; 2] = ["rawInput", "rawOutput"];
 

@@ -92,7 +92,7 @@ impl LiveSession {
         client: Client,
         cursor: Arc<Cursor>,
         setup: Setup,
-        host: HostUser,
+        host: Option<HostUser>,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
         if let Err(error) = self.check_setup(&setup) {
@@ -100,7 +100,7 @@ impl LiveSession {
             return;
         }
         self.folding.settled().await;
-        if matches!(self.agent.slot, AgentSlot::Empty) {
+        if let (AgentSlot::Empty, Some(host)) = (&self.agent.slot, host) {
             // The next agent is introduced to this client.
             self.agent.host = host;
         }

@@ -1,5 +1,7 @@
 //! Handles the messages of attached clients: prompts, cancellations, options, titles, answers to questions, close and end.
 
+use std::sync::atomic::Ordering;
+
 use rethread_core::session::{OpenPrompt, OpenQuestion, Phase};
 use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, decides, prompt_title};
 use serde_json::{Value, json};
@@ -62,6 +64,9 @@ impl LiveSession {
             Message::ForkState(reply) => {
                 let _ = reply.send(self.fork_state());
             }
+            Message::AgentHost(reply) => {
+                let _ = reply.send(self.agent.host.shared().clone());
+            }
             Message::End { work: OpenWork::Kept, .. } if self.works() => {}
             Message::End { reason, by, done, .. } => self.end(reason, by, done).await,
             Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
@@ -74,6 +79,9 @@ impl LiveSession {
 
     async fn prompt(&mut self, message: MessageId, content: Json, meta: Option<Json>, reply: Reply) {
         if let Some(error) = self.broken_error() {
+            return reply.refuse(error);
+        }
+        if let Some(error) = self.missing_directory().await {
             return reply.refuse(error);
         }
         // Only a session without a title gets one from a prompt.
@@ -97,6 +105,28 @@ impl LiveSession {
                 }
             }
         }
+    }
+
+    /// The error for a session of a shared store whose directory is not on this host: it was taken over from another one.
+    async fn missing_directory(&self) -> Option<RpcError> {
+        if !self.deps.several_hosts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let cwd = &self.session.cwd;
+        match tokio::fs::metadata(cwd).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Ok(_) | Err(_) => return None,
+        }
+        let row = self.deps.store.find(&self.id).await.ok().flatten();
+        let host = row.and_then(|row| row.owner).map_or_else(|| "this host".to_owned(), |owner| owner.host);
+        let message = format!("the directory {cwd} of the session does not exist on {host}");
+        let hint = "the session can be read; make the directory there, or `rethread relocate` the session";
+        Some(
+            RpcError::new(code::INVALID_PARAMS, message)
+                .with("host", host)
+                .with("cwd", cwd.as_str())
+                .hint(hint),
+        )
     }
 
     fn fork_state(&self) -> Option<Box<ForkState>> {
@@ -313,6 +343,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::Service(_)
         | Message::Status(_)
         | Message::ForkState(_)
+        | Message::AgentHost(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
@@ -342,6 +373,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Service(_)
         | Message::Status(_)
         | Message::ForkState(_)
+        | Message::AgentHost(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)

@@ -1,6 +1,7 @@
 //! The messages to a live session, its handle, and the data it is started with.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rethread_core::session::Native;
@@ -56,6 +57,13 @@ impl Handle {
         state.await.ok().flatten()
     }
 
+    /// Where its agent comes from.
+    pub(crate) async fn agent_host(&self) -> Option<SharedHost> {
+        let (reply, host) = oneshot::channel();
+        self.send(Message::AgentHost(reply)).await.ok()?;
+        host.await.ok()
+    }
+
     /// What the session is doing.
     pub(crate) fn activity(&self) -> Activity {
         self.status.borrow().activity
@@ -108,8 +116,8 @@ pub(crate) enum Message {
         cursor: Arc<Cursor>,
         /// How it wants the session to be set up.
         setup: Setup,
-        /// The agent host of its connection, for a session that has no agent at the moment.
-        host: HostUser,
+        /// The agent host of its connection, if it has one, for a session that has no agent at the moment.
+        host: Option<HostUser>,
         /// How things stand, or why not.
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     },
@@ -191,6 +199,8 @@ pub(crate) enum Message {
     Status(oneshot::Sender<Result<Json, RpcError>>),
     /// Asks for the state to fork from, if that is the current one.
     ForkState(oneshot::Sender<Option<Box<ForkState>>>),
+    /// Asks where the agent of the session comes from.
+    AgentHost(oneshot::Sender<SharedHost>),
     /// Ends the session: the process ends, or the session is deleted or archived.
     End {
         /// Why, in words for a person.
@@ -261,6 +271,8 @@ pub(crate) struct SessionDeps {
     pub(crate) guardian: Option<GuardianCommand>,
     /// Where it reports what happens.
     pub(crate) news: NewsDesk,
+    /// Whether sessions may come from other machines, which have other directories.
+    pub(crate) several_hosts: Arc<AtomicBool>,
     /// Where sessions note that their status has changed.
     pub(crate) changed: Arc<ChangedSessions>,
 }

@@ -71,6 +71,7 @@ fn weight(message: &Message) -> usize {
         | Message::EpochSeen(_)
         | Message::ReleaseAsked
         | Message::ForkState(_)
+        | Message::AgentHost(_)
         | Message::AgentUp(_)
         | Message::PastRead(..) => 0,
     }

@@ -23,6 +23,13 @@ pub(crate) enum Worker {
     Session(SessionId),
     /// The agent, under this number of ours.
     Agent(u64),
+    /// Another host.
+    OtherHost {
+        /// Which of the client's connections to other hosts.
+        link: u64,
+        /// The number of the request there.
+        number: u64,
+    },
 }
 
 /// Why a request cannot be taken.

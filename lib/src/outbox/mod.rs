@@ -14,7 +14,7 @@ use crate::client_id::ClientTag;
 use crate::edge::client_request::UpdateDelivery;
 use crate::edge::view::View;
 use crate::live::{Cursor, Live, ObservedTail};
-use crate::wire::{Id, RpcError};
+use crate::wire::{Id, Out, RpcError};
 
 pub(crate) use in_flight::{InFlight, OpenRequest, RequestIdInUse, RequestNotTaken, Worker};
 pub(crate) use queue::{AnswerSlot, Outbox, Outgoing, queue};
@@ -74,6 +74,13 @@ pub(crate) enum Outbound {
         /// The parameters.
         params: Json,
         /// The room for it.
+        room: OwnedSemaphorePermit,
+    },
+    /// What another host has for the client, as lines.
+    Carried {
+        /// The lines.
+        lines: Out,
+        /// The room for them.
         room: OwnedSemaphorePermit,
     },
     /// A notification of the agent's.

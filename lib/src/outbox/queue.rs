@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Outbound;
 use crate::live::Bell;
-use crate::wire::{Id, RpcError};
+use crate::wire::{Id, Out, RpcError};
 
 /// How much may wait for a client that does not read before what nobody has asked for is turned away. Entries do not
 /// wait here.
@@ -89,6 +89,11 @@ impl Outbox {
     /// Hands over what happened in a followed session. There is always room: the permit is one of few.
     pub(crate) fn hand_over_followed(&self, params: Json, room: OwnedSemaphorePermit) {
         self.push(Outbound::Followed { params, room });
+    }
+
+    /// Hands over what another host has for the client. There is always room: the permit is one of few.
+    pub(crate) fn hand_over_carried(&self, lines: Out, room: OwnedSemaphorePermit) {
+        self.push(Outbound::Carried { lines, room });
     }
 
     /// Answers a line that was not taken as a request.

@@ -15,6 +15,7 @@ mod watch;
 pub(crate) use drain::STOPPED;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
@@ -73,6 +74,11 @@ impl Registry {
     /// Where the sessions report what happens.
     pub(crate) fn news(&self) -> &NewsDesk {
         &self.deps.news
+    }
+
+    /// Sessions may come from other machines from now on.
+    pub(crate) fn has_several_hosts(&self) {
+        self.deps.several_hosts.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

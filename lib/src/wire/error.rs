@@ -38,6 +38,8 @@ pub mod code {
     pub const LIVE_ELSEWHERE: i64 = -32010;
     /// The client may not do this.
     pub const NOT_ALLOWED: i64 = -32011;
+    /// The session is not open on this host; said between hosts only.
+    pub const NOT_HERE: i64 = -32012;
     /// No protocol version is supported by both sides.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
@@ -96,6 +98,12 @@ impl RpcError {
     #[must_use]
     pub fn not_attached(id: &str) -> Self {
         Self::unknown_session(id).hint("load or resume the session on this connection first")
+    }
+
+    /// The error between hosts for a session that is not open on the host that was asked.
+    #[must_use]
+    pub fn not_here(id: &str) -> Self {
+        Self::new(code::NOT_HERE, format!("session {id} is not open on this host")).with("sessionId", id)
     }
 
     /// The error for a method that does not exist.

@@ -52,6 +52,13 @@ impl Out {
         lines
     }
 
+    /// Adds a message that is encoded already.
+    pub fn line(&mut self, message: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(message);
+        self.end_line(start);
+    }
+
     /// Encodes a request.
     pub fn request(&mut self, id: &Id, method: &str, params: &Json) {
         self.parts(&[

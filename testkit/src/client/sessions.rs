@@ -122,6 +122,13 @@ impl Client {
         self.refused(method, params).await
     }
 
+    /// The same for a session in this directory.
+    pub async fn load_in_refused(&self, cwd: &str, session: &str) -> Value {
+        let (method, mut params) = self.load_params(session);
+        params["cwd"] = json!(cwd);
+        self.refused(method, params).await
+    }
+
     /// Resumes a session without a replay, and returns the answer.
     pub async fn resume(&self, session: &str) -> Value {
         let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});

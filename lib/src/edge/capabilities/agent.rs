@@ -121,6 +121,12 @@ impl AgentProfile {
         answer.json()
     }
 
+    /// Encodes the answer in the agent's own version, for another host.
+    #[must_use]
+    pub fn own_answer(&self) -> Json {
+        self.answer(self.version)
+    }
+
     fn answer_v1(&self) -> Fields {
         let flag = |list: &[&str], name: &str| Value::Bool(list.contains(&name));
         let mut session = Fields::new();
