@@ -83,8 +83,8 @@ struct Simulation {
 fn main() {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<f64>().ok());
     let costs = Costs {
-        commit_micros: words.next().map_or(180.0, |millis| millis * 1000.0),
-        entry_micros: words.next().map_or(6.0, |millis| millis * 1000.0),
+        commit_micros: words.next().map_or(145.0, |millis| millis * 1000.0),
+        entry_micros: words.next().map_or(8.8, |millis| millis * 1000.0),
     };
     println!(
         "| streaming sessions | hosts | busy | commits/s | entries/s | entries per commit | half within | 99 % within |"

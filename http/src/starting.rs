@@ -13,7 +13,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::replies::{Body, refused, text};
@@ -26,16 +25,12 @@ const SOCKET_LIMIT: Duration = Duration::from_secs(10);
 /// Answers `/healthz` as a server does, and everything else with 503, as long as it is polled. Never ends.
 pub async fn answer_while_starting(listener: &TcpListener, tls: Option<&TlsAcceptor>) -> Infallible {
     let room = Arc::new(Semaphore::new(MOST_SOCKETS));
-    // All of them end with this.
-    let mut sockets = JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = sockets.join_next() => continue,
-        };
+        let accepted = listener.accept().await;
         let (Ok((stream, _)), Ok(place)) = (accepted, room.clone().try_acquire_owned()) else { continue };
         let tls = tls.cloned();
-        sockets.spawn(async move {
+        // One that was accepted is answered, also when the server is ready meanwhile.
+        tokio::spawn(async move {
             let answering = async {
                 match tls {
                     None => answer_on(stream).await,
