@@ -2,11 +2,16 @@
 //! to PostgreSQL and back. What needs a server is skipped, and says so, unless `RETHREAD_TEST_POSTGRES` is set.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Output;
 
 use rethread::edge::Version;
 use rethread_testkit::postgres_server::PostgresServer;
 use rethread_testkit::program::Home;
+
+/// The user that a server of the tests runs as, if they run as root.
+const NOBODY: u32 = 65534;
 
 fn home() -> Home {
     Home::new(env!("CARGO_BIN_EXE_rethread"))
@@ -99,4 +104,49 @@ async fn a_store_is_copied_by_the_command_both_ways() {
     let first = run(&home, &["export", &session], None).await;
     let second = run(&other, &["export", &session], None).await;
     assert_eq!(String::from_utf8_lossy(&first.stdout), String::from_utf8_lossy(&second.stdout));
+}
+
+/// The key of a server must belong to the user that it runs as, and to nobody else.
+fn give_to_server(file: &Path) {
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
+    // SAFETY: a call without arguments that cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).expect("root may give files away");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_with_tls_must_have_the_right_certificate() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+    let [certificate, key, other] = ["cert.pem", "key.pem", "other.pem"].map(|name| folder.path().join(name));
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("it can be made");
+    let another = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("it can be made");
+    fs::write(&certificate, made.cert.pem()).expect("the folder is writable");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("the folder is writable");
+    fs::write(&other, another.cert.pem()).expect("the folder is writable");
+    give_to_server(&key);
+    let settings = [
+        "ssl = on".to_owned(),
+        format!("ssl_cert_file = '{}'", certificate.display()),
+        format!("ssl_key_file = '{}'", key.display()),
+    ];
+    let Some(server) = PostgresServer::own(&settings.each_ref().map(String::as_str)) else { return };
+    let (home, address) = (home(), server.database_url());
+    let by_name = address.replace("127.0.0.1", "localhost");
+    let (right, wrong) = (certificate.display(), other.display());
+    for (url, code) in [
+        (format!("{by_name}?sslmode=verify-full&sslrootcert={right}"), 0),
+        (format!("{by_name}?sslmode=require"), 0),
+        // Signed by another, for another name, and by nobody that the system trusts.
+        (format!("{by_name}?sslmode=verify-full&sslrootcert={wrong}"), 5),
+        (format!("{address}?sslmode=verify-full&sslrootcert={right}"), 5),
+        (format!("{by_name}?sslmode=verify-full"), 5),
+    ] {
+        let output = run(&home, &["list"], Some(&url)).await;
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{url}: {said}");
+        assert!(!said.contains("tests-only"), "{said}");
+        assert!(code == 0 || said.contains("certificate"), "{url}: {said}");
+    }
 }
