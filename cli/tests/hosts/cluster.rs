@@ -152,6 +152,7 @@ impl Cluster {
         command.args(&words[1..]).env("RETHREAD_HOME", self.home(host));
         command.env("RETHREAD_STORE", self.store(host)).env_remove("RETHREAD_TOKEN");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        end_with_test(&mut command);
         let child = command.spawn().expect("the server starts");
         let outer = i32::try_from(child.id().expect("it runs")).expect("a process id is small");
         let give_up = Instant::now() + START_LIMIT;
@@ -236,6 +237,17 @@ pub(crate) async fn has_own_processes() -> bool {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", "true"]).stderr(Stdio::null());
     command.status().await.is_ok_and(|status| status.success())
+}
+
+/// Has the system end a process when the test is killed.
+fn end_with_test(command: &mut Command) {
+    let tie = || {
+        // SAFETY: a plain call, allowed between fork and exec.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        Ok(())
+    };
+    // SAFETY: only an async-signal-safe call is made between fork and exec.
+    unsafe { command.pre_exec(tie) };
 }
 
 /// The process of the server, which is this one or below it.
