@@ -175,7 +175,7 @@ async fn every_method_is_tried_with_a_link() {
     owner.prompt(&hidden, "say hidden").await;
     let share = SharedSession { session: shown.clone(), redact: true };
     let expires = rethread::clock::now() + 60_000;
-    let token = listening.tokens.add_share("demo", share, expires).expect("it can be made").text;
+    let token = listening.tokens.add_share("demo", share, expires).await.expect("it can be made").text;
     let before = listening.world.agent.received().len();
 
     for who in [Guest::V1, Guest::V2, Guest::Air] {
@@ -207,7 +207,7 @@ async fn a_link_cancels_nothing() {
     let shown = owner.new_session_in(&listening.cwd()).await;
     let share = SharedSession { session: shown.clone(), redact: false };
     let expires = rethread::clock::now() + 60_000;
-    let token = listening.tokens.add_share("demo", share, expires).expect("it can be made").text;
+    let token = listening.tokens.add_share("demo", share, expires).await.expect("it can be made").text;
     let prompt = owner.begin_prompt(&shown, "say begun; wait gate; say done").await;
     owner.wait_update(0, &shown, "the beginning", |update| update.to_string().contains("begun")).await;
     let guest = guest(&listening, &token, "", Version::V2).await;
