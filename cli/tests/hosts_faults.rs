@@ -1,7 +1,7 @@
 //! Sessions that move between hosts while hosts, networks and the database fail. Three hosts, one database with a synchronous standby,
 //! clients that go to any host: whatever happens, what a client was shown is kept, once and in order, and no prompt is sent
 //! twice. Runs if `RETHREAD_HOST_FAULTS` has the number of faults; needs `RETHREAD_TEST_POSTGRES`. `RETHREAD_HOST_SESSIONS` sets how many
-//! sessions there are.
+//! sessions there are; with `RETHREAD_HOST_CARRYING` the hosts carry clients to each other, otherwise a client looks for the owner itself.
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stdout, reason = "a run has a report")]
 

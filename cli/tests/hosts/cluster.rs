@@ -18,6 +18,9 @@ use tokio::process::{Child, Command};
 
 pub(crate) const HOSTS: usize = 3;
 
+/// Has the hosts carry clients to each other, if it is set.
+const CARRYING: &str = "RETHREAD_HOST_CARRYING";
+
 /// How long a host may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -205,8 +208,12 @@ impl Cluster {
         let agent = example("scripted_agent").display().to_string();
         let log = self.prompt_log(host).display().to_string();
         let root = self.cwd().canonicalize().expect("it exists").display().to_string();
+        let carrying = match std::env::var_os(CARRYING) {
+            Some(_) => format!("cluster_key = \"{}\"\n", "0123456789abcdef".repeat(4)),
+            None => String::new(),
+        };
         let text = format!(
-            "default_agent = \"scripted\"\n[agents.scripted]\n\
+            "{carrying}default_agent = \"scripted\"\n[agents.scripted]\n\
              command = [{agent:?}, \"--protocol\", \"both\", \"--own-ids\", \"--prompt-log\", {log:?}]\n\
              [serve]\nroots = [{root:?}]\n"
         );
