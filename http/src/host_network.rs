@@ -414,6 +414,8 @@ mod tests {
         assert_eq!(read.access.role(), ClientRole::Observer, "one session only");
         assert_eq!(read.access.redaction(), Redaction::Secrets);
         assert_eq!(read.transport, TransportName::WebSocket);
-        assert!(matches!(read.access.origin, ClientOrigin::Remote(rules) if rules.roots == ["/here"]));
+        assert!(
+            matches!(read.access.origin, ClientOrigin::Remote(rules) if rules.roots == [std::path::Path::new("/here")])
+        );
     }
 }

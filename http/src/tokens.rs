@@ -450,8 +450,8 @@ mod tests {
     #[tokio::test]
     async fn a_token_expires_and_another_process_sees_changes() {
         let (folder, file) = file();
-        let past = file.add("old", ClientRole::Full, Some(clock::now() - 1)).unwrap();
-        let future = file.add("new", ClientRole::Full, Some(clock::now() + 60_000)).unwrap();
+        let past = file.add("old", ClientRole::Full, Some(clock::now() - 1)).await.unwrap();
+        let future = file.add("new", ClientRole::Full, Some(clock::now() + 60_000)).await.unwrap();
         assert_eq!(file.check(&past.text).await, None);
         assert!(file.check(&future.text).await.is_some());
         let other = Tokens::in_file(path(folder.path()));
@@ -487,8 +487,8 @@ mod tests {
     async fn an_unknown_role_may_only_look() {
         let (folder, file) = file();
         let made = file.add("x", ClientRole::Full, None).await.unwrap();
-        let text = fs::read_to_string(&path(folder.path())).unwrap().replace("\"full\"", "\"everything\"");
-        fs::write(&path(folder.path()), text).unwrap();
+        let text = fs::read_to_string(path(folder.path())).unwrap().replace("\"full\"", "\"everything\"");
+        fs::write(path(folder.path()), text).unwrap();
         assert_eq!(file.check(&made.text).await.unwrap().client_role(), ClientRole::Observer);
     }
 
