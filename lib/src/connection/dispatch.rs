@@ -16,7 +16,7 @@ use crate::edge::air;
 use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
 use crate::ids;
-use crate::live_session::{Handle, Message, SessionEnded};
+use crate::live_session::{GivenAnswer, Handle, Message, SessionEnded};
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
 use crate::wire::{Id, RpcError, code, parse};
 
@@ -229,8 +229,14 @@ impl Connection {
         let registry = &self.deps.registry;
         match self.asked.answered(id) {
             Some(SentRequest::Question(session, question)) => {
-                if let Some(handle) = registry.find(&session) {
-                    let _ = handle.send(Message::Answer(self.client, question, outcome)).await;
+                let given = GivenAnswer { question, outcome, request: id.clone() };
+                let too_late = given.outcome.is_ok().then(|| given.too_late());
+                let taken = match registry.find(&session) {
+                    Some(handle) => handle.send(Message::Answer(self.client, given)).await.is_ok(),
+                    None => false,
+                };
+                if let (false, Some(too_late)) = (taken, too_late) {
+                    let _ = self.outbox.offer(too_late);
                 }
             }
             Some(SentRequest::Relayed(relayed) | SentRequest::TakenBack(relayed)) => match relayed.origin {

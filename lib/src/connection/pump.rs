@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rethread_core::{Json, Seq, SessionId};
-use serde_json::json;
+use rethread_core::{Seq, SessionId};
 
 use super::io::ClientSink;
 use super::marks::Marks;
@@ -17,9 +16,9 @@ use crate::edge::dialect::StateUpdates;
 use crate::edge::reading_request::FOLLOWED;
 use crate::edge::view::View;
 use crate::live::{Bell, Cursor};
-use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
+use crate::outbox::{Attachment, CANCEL_REQUEST, Ephemeral, Outbound, Outgoing, Sender, cancelled};
 use crate::store::{Store, StoreError};
-use crate::wire::{Id, Out};
+use crate::wire::Out;
 
 /// Fewer bytes than this wait for the next round, if one follows. A piece of a replay does not.
 const HELD_BACK: usize = 4 * 1024;
@@ -159,7 +158,7 @@ impl Pump {
             }
             Outbound::CancelRelay(request) => {
                 if let Some(id) = self.asked.take_back(&request) {
-                    self.out.notification("$/cancel_request", &cancel(&id));
+                    self.out.notification(CANCEL_REQUEST, &cancelled(&id));
                 }
             }
             Outbound::Followed { params, room } => {
@@ -267,9 +266,4 @@ impl Pump {
         }
         self.leave(session);
     }
-}
-
-/// What takes back a request.
-pub(super) fn cancel(id: &Id) -> Json {
-    json!({"requestId": id.as_number()}).into()
 }

@@ -8,14 +8,13 @@ use rethread_core::{Entry, Fields, Folded, Json, QuestionId, QuestionKind, Seq, 
 
 use tokio::task::JoinHandle;
 
-use super::pump::cancel;
 use super::replay::{Lines, Piece, PiecePosition, Replay};
 use super::sent_requests::{SentRequest, SentRequests};
 use crate::edge::client_request::UpdateDelivery;
 use crate::edge::v1::side_updates::with_notices;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::live::Tailing;
-use crate::outbox::{Attachment, Outbound};
+use crate::outbox::{Attachment, CANCEL_REQUEST, Outbound, cancelled};
 use crate::store::{Page, Store, StoreError};
 use crate::wire::Out;
 
@@ -440,7 +439,7 @@ impl Subscription {
             }
             ClientMessage::WithdrawQuestion(question) => {
                 if let Some(id) = asked.question(&question) {
-                    out.notification("$/cancel_request", &cancel(&id));
+                    out.notification(CANCEL_REQUEST, &cancelled(&id));
                 }
             }
         }

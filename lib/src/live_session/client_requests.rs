@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use rethread_core::session::{OpenPrompt, OpenQuestion, Phase};
-use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, decides, prompt_title};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, Refusal, Seq, decides, prompt_title};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::clients::Verdict;
-use super::{AgentSlot, ForkState, LiveSession, Message, NotWritten, OpenWork, PendingAnswer};
+use super::{AgentSlot, ForkState, GivenAnswer, LiveSession, Message, NotWritten, OpenWork, PendingAnswer};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::agent_translator::outgoing::cancelled_answer;
@@ -52,7 +52,7 @@ impl LiveSession {
                 self.set_option(option, value, booleans, reply).await;
             }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
-            Message::Answer(client, question, answer) => self.answer(client, question, answer).await,
+            Message::Answer(client, answer) => self.answer(client, answer).await,
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(client, request, outcome) => self.relayed(client, request, outcome).await,
@@ -235,9 +235,12 @@ impl LiveSession {
 
     /// The first answer that decides a question counts. A client that fails to answer, or does not decide, leaves it to
     /// the others; when nobody is left, nothing is approved.
-    async fn answer(&mut self, client: ClientId, question: QuestionId, answer: Result<Json, RpcError>) {
-        let Some(open) = self.session.questions.iter().find(|open| open.question == question) else { return };
-        let answer = match answer {
+    async fn answer(&mut self, client: ClientId, given: GivenAnswer) {
+        let Some(open) = self.session.questions.iter().find(|open| open.question == given.question) else {
+            return self.answered_too_late(client, &given);
+        };
+        let GivenAnswer { question, outcome, .. } = given;
+        let answer = match outcome {
             Ok(answer) if decides(open, &answer) => answer,
             undecided => {
                 self.clients.attached.decline(client, &question);
@@ -248,6 +251,14 @@ impl LiveSession {
             }
         };
         self.step(vec![Input::Answer { question, answer }]).await;
+    }
+
+    /// The question was closed while the answer was under way, so the client was not told: it must not believe that its
+    /// answer counts.
+    fn answered_too_late(&self, client: ClientId, given: &GivenAnswer) {
+        if let (Ok(_), Some(known)) = (&given.outcome, self.clients.attached.get(client)) {
+            let _ = known.outbox.offer(self.here(given.too_late()));
+        }
     }
 
     /// Those who declined may be the only ones left.

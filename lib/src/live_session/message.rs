@@ -23,7 +23,7 @@ use crate::edge::client_request::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::news::NewsDesk;
-use crate::outbox::Reply;
+use crate::outbox::{CANCEL_REQUEST, Outbound, Reply, cancelled};
 use crate::secret::Secrets;
 use crate::store::{Lease, Store, StoreError};
 use crate::wire::{Id, RpcError};
@@ -106,6 +106,21 @@ pub(crate) enum OpenWork {
 /// The session is not live any more. Whoever waits for an answer is still to be answered.
 pub(crate) struct SessionEnded(pub(crate) Option<Reply>);
 
+/// The answer of a client to a question.
+pub(crate) struct GivenAnswer {
+    pub(crate) question: QuestionId,
+    pub(crate) outcome: Result<Json, RpcError>,
+    /// The id of the request that the client was sent.
+    pub(crate) request: Id,
+}
+
+impl GivenAnswer {
+    /// What tells the client that the question was closed before its answer came.
+    pub(crate) fn too_late(&self) -> Outbound {
+        Outbound::Notify { method: CANCEL_REQUEST.to_owned(), params: cancelled(&self.request) }
+    }
+}
+
 /// What a client, through its connection, says to a session.
 pub(crate) enum Message {
     /// It wants to follow.
@@ -166,7 +181,7 @@ pub(crate) enum Message {
     /// It sets the title.
     SetTitle(String, Reply),
     /// It answers a question.
-    Answer(ClientId, QuestionId, Result<Json, RpcError>),
+    Answer(ClientId, GivenAnswer),
     /// It cancels a tool call or a terminal: a request that the agent itself answers.
     CancelThing {
         /// `tool_call/cancel` or `terminal/cancel`.

@@ -65,7 +65,7 @@ pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
 pub use message::WhenUnattended;
 pub(crate) use message::{
-    AgentLines, ForkState, Handle, Message, OpenWork, SessionDeps, SessionEnded, SessionStart,
+    AgentLines, ForkState, GivenAnswer, Handle, Message, OpenWork, SessionDeps, SessionEnded, SessionStart,
 };
 pub(crate) use opening::QUIET;
 pub(crate) use store_failure::store_error;

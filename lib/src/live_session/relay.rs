@@ -248,7 +248,7 @@ impl LiveSession {
     }
 
     /// Something for a client in its place behind all that is written by now.
-    fn here(&self, message: Outbound) -> Outbound {
+    pub(super) fn here(&self, message: Outbound) -> Outbound {
         message.behind(Some((self.id.clone(), self.lease.head)))
     }
 

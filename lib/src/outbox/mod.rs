@@ -8,6 +8,7 @@ mod reply;
 use std::sync::Arc;
 
 use rethread_core::{Json, MessageId, Seq, SessionId};
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client_id::ClientTag;
@@ -19,6 +20,14 @@ use crate::wire::{Id, Out, RpcError};
 pub(crate) use in_flight::{InFlight, OpenRequest, RequestIdInUse, RequestNotTaken, Worker};
 pub(crate) use queue::{AnswerSlot, Outbox, Outgoing, queue};
 pub(crate) use reply::Reply;
+
+/// The notification that takes back a request to a client.
+pub(crate) const CANCEL_REQUEST: &str = "$/cancel_request";
+
+/// Its parameters.
+pub(crate) fn cancelled(request: &Id) -> Json {
+    json!({"requestId": request.as_number()}).into()
+}
 
 /// One thing for a client.
 pub(crate) enum Outbound {

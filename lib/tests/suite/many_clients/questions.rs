@@ -54,6 +54,45 @@ async fn a_permission_is_answered_by_either_and_withdrawn_from_the_other(pairing
     }
 }
 
+async fn of_two_answers_at_the_same_moment_the_later_one_is_told_so(pairing: Pairing) {
+    for other in VERSIONS {
+        let shared = Shared::of(pairing, other).await;
+        for _ in 0..10 {
+            let marks = (shared.one.mark(), shared.two.mark());
+            let prompt = shared.one.begin_prompt(&shared.session, "permit").await;
+            let is_asked = |message: &Value| message["method"] == PERMISSION;
+            let one = shared.one.wait_since(marks.0, PERMISSION, is_asked).await;
+            let two = shared.two.wait_since(marks.1, PERMISSION, is_asked).await;
+            let option = |request: &Value, at: usize| {
+                Ok(selected(request["params"]["options"][at]["optionId"].as_str().expect("an option")))
+            };
+            tokio::join!(
+                shared.one.reply(&one["id"], option(&one, 0)),
+                shared.two.reply(&two["id"], option(&two, 1)),
+            );
+            assert_eq!(shared.one.finish(&shared.session, &prompt).await.stop, "end_turn");
+            let told = |client: &Client, mark: usize, request: &Value| {
+                let said = client.server_messages_since(mark);
+                let is = |message: &&Value| {
+                    message["method"] == "$/cancel_request" && message["params"]["requestId"] == request["id"]
+                };
+                said.iter().filter(is).count()
+            };
+            let deadline = std::time::Instant::now() + rethread_testkit::DEADLINE;
+            loop {
+                let counts = (told(&shared.one, marks.0, &one), told(&shared.two, marks.1, &two));
+                match counts {
+                    (0, 1) | (1, 0) => break,
+                    (0, 0) if std::time::Instant::now() < deadline => {
+                        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                    }
+                    counts => panic!("one of them is told, once: {counts:?}"),
+                }
+            }
+        }
+    }
+}
+
 async fn an_answer_that_decides_nothing_is_left_to_the_others(pairing: Pairing) {
     let undecided: [Result<Value, Value>; 3] = [
         Err(json!({"code": -32601, "message": "no such method"})),
@@ -137,6 +176,7 @@ async fn forms_are_for_those_who_can_fill_them_in(pairing: Pairing) {
 
 pairings!(
     a_permission_is_answered_by_either_and_withdrawn_from_the_other,
+    of_two_answers_at_the_same_moment_the_later_one_is_told_so,
     an_answer_that_decides_nothing_is_left_to_the_others,
     nothing_is_approved_when_everybody_declines,
     a_question_that_the_others_declined_ends_when_the_last_able_client_leaves,
