@@ -31,7 +31,8 @@ pub(super) struct Pump {
     pub(super) store: Arc<dyn Store>,
     pub(super) asked: SentRequests,
     pub(super) out: Out,
-    pub(super) subscriptions: foldhash::HashMap<SessionId, Subscription>,
+    /// Boxed, since a map has room for several.
+    pub(super) subscriptions: foldhash::HashMap<SessionId, Box<Subscription>>,
     /// The cursors of the active subscriptions, in the order in which they became active.
     pub(super) active: Vec<Arc<Cursor>>,
     /// Messages with a place in a session, until the queue has been taken: the session may follow in it.
@@ -74,6 +75,8 @@ impl Pump {
             if !open {
                 return Stopped::Done;
             }
+            // After a replay it is large, and a client may be idle for days.
+            self.out.shrink(HELD_BACK);
             self.bell.rung().await;
         }
     }
@@ -217,7 +220,9 @@ impl Pump {
                 followed.get_mut().next.push_back(Outbound::Attach(attachment));
                 followed.get().attachment.cursor.clone()
             }
-            Entry::Vacant(place) => place.insert(Subscription::new(*attachment)).attachment.cursor.clone(),
+            Entry::Vacant(place) => {
+                place.insert(Box::new(Subscription::new(*attachment))).attachment.cursor.clone()
+            }
         };
         self.activate(&cursor);
     }
@@ -240,7 +245,7 @@ impl Pump {
     fn say_due(&mut self) {
         for at in 0..self.active.len() {
             let followed = self.subscriptions.get_mut(self.active[at].session());
-            let due = followed.map(Subscription::take_due).unwrap_or_default();
+            let due = followed.map(|followed| followed.take_due()).unwrap_or_default();
             due.into_iter().for_each(|message| self.take(message));
         }
     }

@@ -42,6 +42,13 @@ impl Out {
         }
     }
 
+    /// Frees an empty buffer that has room for more than this many bytes.
+    pub fn shrink(&mut self, most: usize) {
+        if self.bytes.is_empty() && self.bytes.capacity() > most {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Appends lines that were encoded separately, and returns an empty buffer for reuse.
     #[must_use]
     pub fn append(&mut self, mut lines: Self) -> Self {
