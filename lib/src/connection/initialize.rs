@@ -106,7 +106,7 @@ impl Connection {
         let Ready { request, client, introduction, access, outcome, agent_start } = ready;
         let unneeded = match outcome {
             Ok(profile) => {
-                let answer = access.shown(profile.answer(client.version));
+                let answer = access.shown(profile.answer(&client));
                 let host = user.shared().clone();
                 let context = self.agree(client, introduction, access, host, profile);
                 self.register(&context);

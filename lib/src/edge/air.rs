@@ -11,14 +11,23 @@ use super::list_subscription::ListSubscription;
 use super::params::Params;
 use crate::wire::RpcError;
 
+/// The version of the extension.
+const VERSION: u64 = 1;
 /// The capability of clients that use an index of sessions.
 const SESSION_INDEX: &str = "sessionIndex";
+/// What such a client is told that there is.
+const INDEX: [&str; 5] =
+    [SESSION_INDEX, "sessionBatchGet", "sessionArchive", "sessionRename", "sessionListSubscribe"];
+/// What only an agent with an index of its own can have. Clients get ours.
+const NOT_OURS: &str = "sessionWorktrees";
 /// The capability of clients that want to know where a replay ends.
 const LOAD_REPLAY_END: &str = "loadReplayEnd";
 /// The notification with changes of the list.
 const AIR_CHANGES: &str = "_session/list/changes";
 /// How many sessions are asked for at once.
 const MOST_IDS: usize = 200;
+/// How many rows a list has if the client does not say.
+const USUAL_ROWS: usize = 50;
 
 /// What a client has declared of the extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +39,14 @@ impl AirClient {
     /// Reads the `_meta` of a client's capabilities; nothing if the client does not declare the extension.
     #[must_use]
     pub fn read(capabilities: &Fields) -> Option<Self> {
-        let member = |from: &Fields, name: &str| from.get(name).map(Json::fields);
-        let air = member(&member(&member(capabilities, "_meta")?, "jetbrains")?, "air")?;
+        let air = air_of(&capabilities.get("_meta")?.fields())?;
         if air.is_empty() {
             return None;
         }
-        let capabilities = air.get("capabilities").and_then(Json::items).unwrap_or_default();
+        let version = air.get("version").and_then(|version| version.read::<u64>().ok());
+        // Without a version it is such a client, but what it can do is not known.
+        let listed = air.get("capabilities").filter(|_| version.is_some_and(|version| version >= VERSION));
+        let capabilities = listed.and_then(Json::items).unwrap_or_default();
         Some(Self { capabilities: capabilities.iter().filter_map(Json::as_string).collect() })
     }
 
@@ -47,6 +58,23 @@ impl AirClient {
     #[must_use]
     pub fn has_session_index(&self) -> bool {
         self.has(SESSION_INDEX)
+    }
+
+    /// Adds to the `_meta` of the `initialize` answer what the client can use here, beside what its agent has.
+    pub fn announce(&self, meta: &mut Fields) {
+        if !self.has_session_index() {
+            return;
+        }
+        let mut jetbrains = meta.get("jetbrains").map(Json::fields).unwrap_or_default();
+        let mut air = jetbrains.get("air").map(Json::fields).unwrap_or_default();
+        let of_agent = air.get("capabilities").and_then(Json::items).unwrap_or_default();
+        let of_agent = of_agent.iter().filter_map(Json::as_string);
+        let others = of_agent.filter(|name| !INDEX.contains(&name.as_str()) && name != NOT_OURS);
+        let all: Vec<String> = others.chain(INDEX.map(str::to_owned)).collect();
+        air.set("version", Json::of(&VERSION));
+        air.set("capabilities", Json::of(&all));
+        jetbrains.set("air", air.json());
+        meta.set("jetbrains", jetbrains.json());
     }
 
     /// The update that ends a replay, if the client wants it.
@@ -73,10 +101,14 @@ pub fn decode(
     let about = |call| Ok(Some(ClientRequest::Session { session: read.text("sessionId")?, call }));
     match method {
         "_session/list/subscribe" => {
-            Ok(Some(ClientRequest::Subscribe(ListSubscription::read(&read, AIR_CHANGES)?)))
+            let (cwd, archived) = (Some(read.path("cwd")?), ArchivedParam::Include);
+            Ok(Some(ClientRequest::Subscribe(ListSubscription { cwd, archived, method: AIR_CHANGES })))
         }
         "_session/list/unsubscribe" => Ok(Some(ClientRequest::Unsubscribe(read.text("subscriptionId")?))),
-        "_session/rename" => about(SessionRequest::SetTitle(read.text("title")?)),
+        "_session/rename" => match read.text("title")? {
+            title if title.trim().is_empty() => Err(read.wrong("title", "a title")),
+            title => about(SessionRequest::SetTitle(title)),
+        },
         "_session/archive" => about(SessionRequest::Archive),
         "_session/unarchive" => about(SessionRequest::Unarchive),
         "_session/batch_get" => batch_get(&read).map(Some),
@@ -104,11 +136,15 @@ pub fn adapt(client: &ClientProfile, mut call: ClientRequest) -> ClientRequest {
     call
 }
 
+/// The extension's part of a `_meta`.
+fn air_of(meta: &Fields) -> Option<Fields> {
+    let jetbrains = meta.get("jetbrains").map(Json::fields)?;
+    jetbrains.get("air").map(Json::fields)
+}
+
 /// The message that a fork ends with.
 fn fork_message(meta: &Fields) -> Option<String> {
-    let member = |from: &Fields, name: &str| from.get(name).map(Json::fields);
-    let air = member(&member(meta, "jetbrains")?, "air")?;
-    member(&air, "fork")?.text("messageId")
+    air_of(meta)?.get("fork").map(Json::fields)?.text("messageId")
 }
 
 fn batch_get(params: &Params) -> Result<ClientRequest, RpcError> {
@@ -120,29 +156,32 @@ fn batch_get(params: &Params) -> Result<ClientRequest, RpcError> {
     Ok(ClientRequest::BatchGet(ids.ok_or_else(|| params.wrong("sessionIds", "an array of strings"))?))
 }
 
-/// The list of an index: its size can be chosen, and the archive has other words. Both may also be in `_meta.jetbrains.air`.
+/// The list of an index. What is asked for is in `_meta.jetbrains.air.list`.
 fn list(params: &Params) -> Result<ClientRequest, RpcError> {
-    let meta = params.meta().map(|meta| meta.fields()).unwrap_or_default();
-    let jetbrains = meta.get("jetbrains").map(Json::fields).unwrap_or_default();
-    let air = jetbrains.get("air").map(Json::fields).unwrap_or_default();
-    let member = |name: &str| params.get(name).or_else(|| air.get(name).filter(|value| !value.is_null()));
+    let air = params.meta().and_then(|meta| air_of(&meta.fields())).unwrap_or_default();
+    let list = air.get("list").map(Json::fields).unwrap_or_default();
+    let member = |name: &str| list.get(name).filter(|value| !value.is_null());
+    let wrong = |name: &str, expected: &str| {
+        let got = member(name).map(Json::value).unwrap_or_default();
+        Err(RpcError::field(&format!("_meta.jetbrains.air.list.{name}"), &got, expected))
+    };
     let archived = match member("archived").map(Json::as_string) {
-        None => ArchivedParam::Exclude,
+        None => ArchivedParam::read(params)?,
         Some(words) => match words.as_deref() {
-            Some("unarchived" | "exclude") => ArchivedParam::Exclude,
-            Some("all" | "include") => ArchivedParam::Include,
-            Some("archived" | "only") => ArchivedParam::Only,
-            Some(_) | None => {
-                return Err(params.wrong("archived", "\"unarchived\", \"archived\" or \"all\""));
-            }
+            Some("unarchived") => ArchivedParam::Exclude,
+            Some("all") => ArchivedParam::Include,
+            Some("archived") => ArchivedParam::Only,
+            Some(_) | None => return wrong("archived", "\"unarchived\", \"archived\" or \"all\""),
         },
     };
-    let limit = match member("limit") {
-        None => None,
-        Some(limit) => match limit.read::<u64>() {
-            Ok(limit) if limit > 0 => Some(usize::try_from(limit).unwrap_or(usize::MAX).min(MOST_IDS)),
-            Ok(_) | Err(_) => return Err(params.wrong("limit", "a number from 1 on")),
-        },
+    let limit = match member("limit").map(Json::read::<u64>) {
+        None => USUAL_ROWS,
+        Some(Ok(limit)) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX).min(MOST_IDS),
+        Some(Ok(_) | Err(_)) => return wrong("limit", "a number from 1 on"),
     };
-    ClientRequest::list(params, archived, limit)
+    // Sessions are listed by their directory; worktrees of the same repository are not looked for.
+    if member("includeWorktrees").is_some_and(|value| value.read::<bool>().is_err()) {
+        return wrong("includeWorktrees", "true or false");
+    }
+    ClientRequest::list(params, archived, Some(limit))
 }

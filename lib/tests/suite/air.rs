@@ -7,15 +7,25 @@ use serde_json::{Value, json};
 
 /// A client that declares these capabilities of the extension.
 async fn air(world: &World, capabilities: &[&str]) -> Client {
+    introduced(world, json!({"version": 1, "capabilities": capabilities})).await.0
+}
+
+/// A client that declares this of the extension, and what it is told of it.
+async fn introduced(world: &World, declared: Value) -> (Client, Value) {
     let client = world.connect();
     let mut params = client.introduction();
     let name = match client.version {
         Version::V1 => "clientCapabilities",
         Version::V2 => "capabilities",
     };
-    params[name]["_meta"] = json!({"jetbrains": {"air": {"version": 1, "capabilities": capabilities}}});
-    client.ask("initialize", params).await;
-    client
+    params[name]["_meta"] = json!({"jetbrains": {"air": declared}});
+    let answer = client.ask("initialize", params).await;
+    (client, answer["_meta"]["jetbrains"]["air"].clone())
+}
+
+/// The options of a list.
+fn listed(options: Value) -> Value {
+    json!({"_meta": {"jetbrains": {"air": {"list": options}}}})
 }
 
 fn is_replay_end(update: &Value) -> bool {
@@ -79,8 +89,25 @@ async fn deleting_means_archiving_without_an_index(pairing: Pairing) {
     assert_eq!(archived["sessions"][0]["sessionId"], session, "{archived}");
     let indexed = air(&world, &["sessionIndex"]).await;
     indexed.ask("session/delete", json!({"sessionId": session})).await;
-    let all = indexed.ask("session/list", json!({"archived": "all"})).await;
+    let all = indexed.ask("session/list", listed(json!({"archived": "all"}))).await;
     assert_eq!(all["sessions"], json!([]), "with an index it is deleted");
+}
+
+async fn what_there_is_is_announced_to_those_who_can_use_it(pairing: Pairing) {
+    let world = World::of(pairing);
+    let (_client, told) = introduced(&world, json!({"version": 1, "capabilities": ["sessionIndex"]})).await;
+    let index =
+        ["sessionIndex", "sessionBatchGet", "sessionArchive", "sessionRename", "sessionListSubscribe"];
+    assert_eq!(told, json!({"version": 1, "capabilities": index}));
+    for declared in [
+        json!({"version": 1, "capabilities": ["loadReplayEnd"]}),
+        json!({"version": 0, "capabilities": ["sessionIndex"]}),
+        json!({"capabilities": ["sessionIndex"]}),
+    ] {
+        let (client, told) = introduced(&world, declared.clone()).await;
+        assert_eq!(told, Value::Null, "{declared}");
+        assert!(client.request("_session/batch_get", json!({"sessionIds": []})).await.is_err(), "{declared}");
+    }
 }
 
 async fn the_index_of_sessions_is_served(pairing: Pairing) {
@@ -92,7 +119,7 @@ async fn the_index_of_sessions_is_served(pairing: Pairing) {
         client.prompt(&session, text).await;
         sessions.push(session);
     }
-    let page = client.ask("session/list", json!({"limit": 2})).await;
+    let page = client.ask("session/list", listed(json!({"limit": 2, "includeWorktrees": true}))).await;
     assert_eq!(page["sessions"].as_array().map(Vec::len), Some(2));
     let row = &page["sessions"][0];
     assert_eq!(row["_meta"]["jetbrains"]["air"]["state"], "idle", "{row}");
@@ -115,14 +142,18 @@ async fn the_index_of_sessions_is_served(pairing: Pairing) {
         client.ask(method, json!({"sessionId": sessions[0]})).await;
     }
     client.ask("_session/archive", json!({"sessionId": sessions[0]})).await;
-    let archived = client.ask("session/list", json!({"archived": "archived"})).await;
+    let archived = client.ask("session/list", listed(json!({"archived": "archived"}))).await;
     assert_eq!(archived["sessions"].as_array().map(Vec::len), Some(1), "{archived}");
     let params = json!({"subscriptionId": subscription["subscriptionId"]});
     client.ask("_session/list/unsubscribe", params).await;
     for (method, params) in [
         ("_session/batch_get", json!({"sessionIds": "x"})),
-        ("session/list", json!({"archived": "some"})),
-        ("session/list", json!({"limit": 0})),
+        ("_session/rename", json!({"sessionId": sessions[1], "title": " "})),
+        ("_session/list/subscribe", json!({})),
+        ("_session/list/subscribe", json!({"cwd": "relative"})),
+        ("session/list", listed(json!({"archived": "some"}))),
+        ("session/list", listed(json!({"limit": 0}))),
+        ("session/list", listed(json!({"includeWorktrees": 1}))),
     ] {
         assert_eq!(client.refused(method, params).await["code"], -32602, "{method}");
     }
@@ -136,4 +167,5 @@ pairings!(
     a_fork_can_be_at_a_message,
     deleting_means_archiving_without_an_index,
     the_index_of_sessions_is_served,
+    what_there_is_is_announced_to_those_who_can_use_it,
 );

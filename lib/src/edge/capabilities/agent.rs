@@ -4,7 +4,7 @@
 use rethread_core::{Fields, Json};
 use serde_json::{Value, json};
 
-use super::has_object;
+use super::{ClientProfile, has_object};
 use crate::edge::{Version, v1};
 use crate::wire::RpcError;
 
@@ -108,15 +108,18 @@ impl AgentProfile {
         }
     }
 
-    /// Encodes the `initialize` answer for a client that speaks `version`.
+    /// Encodes the `initialize` answer for a client.
     #[must_use]
-    pub fn answer(&self, version: Version) -> Json {
-        let mut answer = match version {
+    pub fn answer(&self, client: &ClientProfile) -> Json {
+        let mut answer = match client.version {
             Version::V1 => self.answer_v1(),
             Version::V2 => self.answer_v2(),
         };
         let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
         meta.set("rethread", extensions().json());
+        if let Some(air) = client.air() {
+            air.announce(&mut meta);
+        }
         answer.set("_meta", meta.json());
         answer.json()
     }
