@@ -12,6 +12,7 @@ use crate::edge::reading_request::{ExportFormatParam, ExportParams};
 use crate::reading::{ExportForm, SessionExport};
 use crate::registry::Registry;
 use crate::secret::Redaction;
+use crate::session_file::RunningTurn;
 use crate::store::Store;
 use crate::transcript::TextFormat;
 use crate::wire::RpcError;
@@ -51,11 +52,12 @@ impl Exports {
         registry: &Registry,
         store: Arc<dyn Store>,
         params: ExportParams,
+        redaction: Redaction,
         room: usize,
     ) -> Result<Json, RpcError> {
         let session = SessionId(params.session.clone());
         let (number, open) = match &params.cursor {
-            None => self.begin(registry, store, &params, room).await?,
+            None => self.begin(registry, store, &params, redaction, room).await?,
             Some(cursor) => {
                 let (number, piece) = read_cursor(cursor).ok_or_else(|| wrong_cursor(cursor))?;
                 let open = self.find(number).await.ok_or_else(|| wrong_cursor(cursor))?;
@@ -86,6 +88,7 @@ impl Exports {
         registry: &Registry,
         store: Arc<dyn Store>,
         params: &ExportParams,
+        client: Redaction,
         room: usize,
     ) -> Result<(u64, Arc<Mutex<OpenExport>>), RpcError> {
         let session = SessionId(params.session.clone());
@@ -97,9 +100,13 @@ impl Exports {
         };
         // As on the command line: what is made to be passed on has no secrets, unless they are wanted.
         let redact = params.redact.unwrap_or(params.format == ExportFormatParam::Html);
-        let redaction = if redact { Redaction::Secrets } else { Redaction::Off };
+        let (redaction, running) = match client {
+            Redaction::Secrets => (Redaction::Secrets, RunningTurn::WithoutAgent),
+            Redaction::Off if redact => (Redaction::Secrets, RunningTurn::Whole),
+            Redaction::Off => (Redaction::Off, RunningTurn::Whole),
+        };
         let size = PIECE.min(room / ESCAPED);
-        let export = SessionExport::begin(store, row, form, redaction, size);
+        let export = SessionExport::begin(store, row, form, redaction, running, size);
         let export = Arc::new(Mutex::new(OpenExport { export, session, next: 0 }));
         let mut open = self.open.lock().await;
         open.begun += 1;

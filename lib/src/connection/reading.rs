@@ -78,11 +78,8 @@ impl Connection {
                 ReadingQuery::Outline { session } => {
                     outline(&registry, &SessionId(session), redaction, room).await
                 }
-                ReadingQuery::Export(mut params) => {
-                    if redaction == Redaction::Secrets {
-                        params.redact = Some(true);
-                    }
-                    exports.piece(&registry, store, params, room).await
+                ReadingQuery::Export(params) => {
+                    exports.piece(&registry, store, params, redaction, room).await
                 }
                 ReadingQuery::Usage(params) => usage(&registry, params, room).await,
             };

@@ -6,7 +6,7 @@ use rethread_core::SessionId;
 use tokio::sync::mpsc;
 
 use crate::secret::{Redaction, SecretFinder};
-use crate::session_file::{ExportRedaction, SessionLines};
+use crate::session_file::{ExportRedaction, RunningTurn, SessionLines};
 use crate::store::{SessionRow, Store, StoreError};
 use crate::transcript::{SessionOutline, TextFormat, TurnReader};
 
@@ -39,6 +39,7 @@ impl SessionExport {
         row: SessionRow,
         form: ExportForm,
         redaction: Redaction,
+        running: RunningTurn,
         piece: usize,
     ) -> Self {
         let (to, pieces) = mpsc::channel(1);
@@ -50,8 +51,10 @@ impl SessionExport {
                 Redaction::Off => None,
             };
             let written = match form {
-                ExportForm::Lines => write_lines(store.as_ref(), &row, finder, &mut out).await,
-                ExportForm::Text(format) => write_text(store.as_ref(), &row, format, finder, &mut out).await,
+                ExportForm::Lines => write_lines(store.as_ref(), &row, finder, running, &mut out).await,
+                ExportForm::Text(format) => {
+                    write_text(store.as_ref(), &row, format, finder, running, &mut out).await
+                }
             };
             let last = match written {
                 Ok(()) => Ok(ExportPiece { text: out.text, is_last: true }),
@@ -107,10 +110,11 @@ async fn write_lines(
     store: &dyn Store,
     row: &SessionRow,
     finder: Option<&mut SecretFinder>,
+    running: RunningTurn,
     out: &mut PieceWriter,
 ) -> Result<(), Unwritten> {
     let redaction = finder.map_or(ExportRedaction::Off, ExportRedaction::On);
-    let mut lines = SessionLines::new(store, row, redaction);
+    let mut lines = SessionLines::new(store, row, redaction).with_running_turn(running);
     while let Some(text) = lines.next().await? {
         out.write(&text).await?;
     }
@@ -122,6 +126,7 @@ async fn write_text(
     row: &SessionRow,
     format: TextFormat,
     mut finder: Option<&mut SecretFinder>,
+    running: RunningTurn,
     out: &mut PieceWriter,
 ) -> Result<(), Unwritten> {
     let mut outline = SessionOutline::read(store, row).await?;
@@ -130,7 +135,16 @@ async fn write_text(
     drop(outline);
     let session: &SessionId = &row.id;
     let mut turns = TurnReader::new(store, session);
-    while let Some(mut turn) = turns.next().await? {
+    let mut next = turns.next().await?;
+    while let Some(mut turn) = next {
+        next = turns.next().await?;
+        // The last one has no end if it still runs.
+        match running {
+            RunningTurn::WithoutAgent if next.is_none() && turn.end.is_none() => {
+                turn.items.retain(|item| !item.is_said_by_agent());
+            }
+            RunningTurn::Whole | RunningTurn::WithoutAgent => {}
+        }
         finder.iter_mut().for_each(|finder| turn.redact(finder));
         out.write(&format.turn(&turn)).await?;
     }

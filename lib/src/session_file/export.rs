@@ -20,6 +20,16 @@ pub enum ExportRedaction<'a> {
     On(&'a mut SecretFinder),
 }
 
+/// What is written of what was said since the last turn ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RunningTurn {
+    /// All.
+    #[default]
+    Whole,
+    /// The prompts, and not what the agent has said: of a secret only the beginning may be there yet.
+    WithoutAgent,
+}
+
 /// Writes a session line by line, each with a line end. Of a fork all is written, also what it has from its parent. Needs no
 /// ownership. Returns where the journal is damaged: then the last line is missing.
 pub async fn export_session<E: From<StoreError>>(
@@ -41,6 +51,7 @@ pub struct SessionLines<'a> {
     turns: CanonicalFold,
     lines: LineWriter<'a>,
     header: Option<SessionFileHeader>,
+    running: RunningTurn,
     is_over: bool,
 }
 
@@ -53,8 +64,15 @@ impl<'a> SessionLines<'a> {
             turns: CanonicalFold::default(),
             lines: LineWriter { redaction, entries: 0 },
             header: Some(SessionFileHeader::of(row)),
+            running: RunningTurn::default(),
             is_over: false,
         }
+    }
+
+    /// Writes this of what was said since the last turn ended.
+    pub(crate) fn with_running_turn(mut self, running: RunningTurn) -> Self {
+        self.running = running;
+        self
     }
 
     /// The next lines; nothing after the last one. They may be an empty text.
@@ -76,7 +94,14 @@ impl<'a> SessionLines<'a> {
             ScanStep::Restarted => self.turns.restart_turn(),
             ScanStep::End => {
                 self.is_over = true;
-                self.turns.take().into_iter().for_each(|entry| text += &self.lines.entry(entry));
+                let mut rest = self.turns.take();
+                match self.running {
+                    RunningTurn::Whole => {}
+                    RunningTurn::WithoutAgent => {
+                        rest.retain(|entry| !matches!(entry, Entry::Updated { .. }));
+                    }
+                }
+                rest.into_iter().for_each(|entry| text += &self.lines.entry(entry));
                 if self.scan.damage().is_none() {
                     text += &self.lines.end();
                 }

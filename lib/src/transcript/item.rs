@@ -58,6 +58,22 @@ pub enum TranscriptItem {
     Event(TranscriptEvent),
 }
 
+impl TranscriptItem {
+    /// Whether it is neither a message of the user nor something that happened to the session.
+    pub(crate) fn is_said_by_agent(&self) -> bool {
+        match self {
+            Self::User { .. } | Self::Event(_) => false,
+            Self::Agent { .. }
+            | Self::Thought { .. }
+            | Self::Tool(_)
+            | Self::Terminal(_)
+            | Self::Plan(_)
+            | Self::Compaction { .. }
+            | Self::Subagent(_) => true,
+        }
+    }
+}
+
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolItem {

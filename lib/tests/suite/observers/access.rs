@@ -201,6 +201,35 @@ async fn read_all(client: &Client, session: &str) -> String {
     text
 }
 
+/// An export in this format.
+async fn exported(client: &Client, session: &str, format: &str) -> String {
+    let export = client.ask("_rethread/export", json!({"sessionId": session, "format": format})).await;
+    assert_eq!(export["nextCursor"], Value::Null, "it is one piece");
+    export["text"].as_str().expect("it is text").to_owned()
+}
+
+/// The beginning of a secret does not look like one.
+async fn what_is_being_said_is_not_exported_without_secrets(pairing: Pairing) {
+    let (world, client, session) = World::begun(pairing).await;
+    client.prompt(&session, "say first").await;
+    let prompt = client.begin_prompt(&session, "chunks 20; wait gate; say done").await;
+    let last = |update: &Value| update["content"]["text"].as_str().is_some_and(|text| text.contains("c20"));
+    client.wait_update(0, &session, "the last chunk", last).await;
+    let guest = world.ready_with(Version::V2, scope(&session, Redaction::Secrets)).await;
+    let open = world.ready_with(Version::V2, scope(&session, Redaction::Off)).await;
+    for format in ["jsonl", "markdown", "html"] {
+        assert!(exported(&open, &session, format).await.contains("c20"), "{format} without redaction");
+        let text = exported(&guest, &session, format).await;
+        assert!(text.contains("first") && text.contains("chunks 20") && !text.contains("c20"), "{text}");
+    }
+    world.agent.open_gate("gate");
+    client.finish(&session, &prompt).await;
+    for format in ["jsonl", "markdown", "html"] {
+        let text = exported(&guest, &session, format).await;
+        assert!(text.contains("c20") && text.contains("done"), "{text}");
+    }
+}
+
 async fn what_is_read_without_claiming_is_redacted_too(pairing: Pairing) {
     for version in VERSIONS {
         let (world, client, session) = World::begun(pairing).await;
@@ -232,4 +261,5 @@ pairings!(
     a_client_of_one_session_sees_no_other,
     what_looks_like_a_secret_is_not_shown,
     what_is_read_without_claiming_is_redacted_too,
+    what_is_being_said_is_not_exported_without_secrets,
 );
