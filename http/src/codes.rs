@@ -76,6 +76,7 @@ mod tests {
 
     #[test]
     fn a_code_works_once_and_for_two_minutes() {
+        assert_eq!(LIFE, Duration::from_secs(2 * 60));
         let (codes, now) = (OneTimeCodes::default(), Instant::now());
         let one = codes.make_at(HOUR, now).unwrap();
         let other = codes.make_at(HOUR, now).unwrap();

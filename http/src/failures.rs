@@ -53,6 +53,7 @@ mod tests {
 
     #[test]
     fn each_address_has_ten_in_a_minute() {
+        assert_eq!((MOST, WINDOW), (10, Duration::from_secs(60)));
         let (failures, now) = (Failures::default(), Instant::now());
         let (one, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert!((0..MOST).all(|_| failures.add(one, now) == Attempts::Few));

@@ -10,6 +10,7 @@ mod codes;
 mod connections;
 mod conversation;
 mod failures;
+mod framing;
 mod guard;
 mod host_network;
 mod host_proof;

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -19,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::codes::OneTimeCodes;
 use crate::connections::Connections;
 use crate::failures::Failures;
+use crate::framing::{SeenHeads, WatchedStream};
 use crate::guard::Guard;
 use crate::host_network::HostNetwork;
 use crate::metrics::HttpCounts;
@@ -266,11 +269,19 @@ async fn serve_stream(
 ) {
     let limits = shared.config.limits;
     let requests = OpenRequests::default();
-    let opened = requests.clone();
-    let service = service_fn(move |request| {
+    let (opened, heads) = (requests.clone(), SeenHeads::default());
+    let stream = WatchedStream::new(stream, heads.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
         let (shared, open) = (shared.clone(), opened.begin());
+        let refusal = heads.refusal(request.headers());
         async move {
-            let response = routes::answer(shared, address.ip(), request).await;
+            let response = match refusal {
+                Some(refusal) => {
+                    shared.counts.answered(refusal.status());
+                    refusal
+                }
+                None => routes::answer(shared, address.ip(), request).await,
+            };
             Ok::<_, Infallible>(response.map(|body| open.until_the_end_of(body)))
         }
     });
@@ -294,3 +305,17 @@ fn end_when_not_taken(stream: &TcpStream, limit: Duration) {
 /// Other systems give such a connection up by themselves, later.
 #[cfg(not(target_os = "linux"))]
 fn end_when_not_taken(_: &TcpStream, _: Duration) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_limits_are_those_that_are_promised() {
+        let HttpLimits { headers, first_message, ping, silence, sweep } = HttpLimits::default();
+        let seconds = [headers, first_message, ping, silence].map(|limit| limit.as_secs());
+        assert_eq!(seconds, [30, 30, 15, 45]);
+        assert!(sweep < Duration::from_secs(5), "a revoked token works for at most five seconds");
+        assert_eq!(HttpConfig::default().grace, Duration::from_secs(600));
+    }
+}

@@ -201,17 +201,34 @@ async fn text_that_is_no_text_ends_the_socket_and_bytes_that_are_none_do_not() {
 }
 
 #[tokio::test]
-async fn a_length_and_chunks_in_one_request_are_never_read_as_two_requests() {
-    let listening = Listening::start(Version::V1).await;
+async fn a_length_and_chunks_in_one_request_are_refused_and_never_read_as_two_requests() {
+    let listening = with_limits(|limits| limits.headers = 2 * SHORT).await;
     let host = format!("Host: {}\r\n", listening.address);
     let second = format!("GET /healthz HTTP/1.1\r\n{host}\r\n");
     for lengths in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "transfer-encoding:CHUNKED\r\nX: y\r\ncontent-length:5\r\n",
+        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Content-Length : 5\r\n",
+        "Content-Length: 5\r\nContent-Length: 0\r\n",
+        "Content-Length: 5, 5\r\n",
     ] {
-        let request = format!("POST /healthz HTTP/1.1\r\n{host}{lengths}\r\n0\r\n\r\n{second}");
-        let (_, said) = closed_after(&listening, request.as_bytes()).await;
-        let said = String::from_utf8_lossy(&said);
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{lengths:?}: {said}");
+        for before in ["", &second] {
+            let request = format!("{before}POST /healthz HTTP/1.1\r\n{host}{lengths}\r\n0\r\n\r\n{second}");
+            let (_, said) = closed_after(&listening, request.as_bytes()).await;
+            let said = String::from_utf8_lossy(&said);
+            let statuses: Vec<&str> = said.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+            let expected: &[&str] = if before.is_empty() { &["400"] } else { &["200", "400"] };
+            assert_eq!(statuses, expected, "{lengths:?}: {said}");
+        }
     }
+    let chunks =
+        format!("POST /healthz HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{second}");
+    let (_, said) = closed_after(&listening, chunks.as_bytes()).await;
+    let answers = String::from_utf8_lossy(&said).matches("HTTP/1.1 200").count();
+    assert_eq!(answers, 2, "chunks alone are taken");
 }
