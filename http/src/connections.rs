@@ -11,7 +11,7 @@ use rethread::server::{ClientSettings, Server};
 use rethread::transport::messages::MessageChannel;
 use tokio::sync::mpsc;
 
-use crate::remote::{Layout, RemoteConnection};
+use crate::remote::{EndReason, Layout, RemoteConnection};
 use crate::tokens::{StoredToken, Tokens};
 
 /// The remote clients.
@@ -40,7 +40,7 @@ impl Connections {
     /// The connection with this id, for the token that began it.
     pub(crate) fn find(&self, id: &str, token: &StoredToken) -> Option<Arc<RemoteConnection>> {
         let found = locked(&self.by_id).get(id).cloned();
-        found.filter(|connection| connection.token == token.id && !connection.has_ended())
+        found.filter(|connection| connection.token == token.id && connection.ended().is_none())
     }
 
     /// Begins a client of the server.
@@ -66,7 +66,7 @@ impl Connections {
         tokio::spawn(async move {
             let channel = MessageChannel { incoming, outgoing };
             server.serve_client(channel, settings, std::future::pending()).await;
-            served.close();
+            served.close(EndReason::Gone);
             locked(&connections.by_id).remove(&served.id);
         });
         Ok(connection)
@@ -78,18 +78,19 @@ impl Connections {
             let working = tokens.working().await;
             let connections: Vec<_> = locked(&self.by_id).values().cloned().collect();
             for connection in connections {
-                let unused = connection.unused_since().is_some_and(|since| since.elapsed() > self.grace);
-                if unused || !working.contains(&connection.token) {
-                    connection.close();
+                if !working.contains(&connection.token) {
+                    connection.close(EndReason::Token);
+                } else if connection.unused_since().is_some_and(|since| since.elapsed() > self.grace) {
+                    connection.close(EndReason::Gone);
                 }
             }
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Ends all of them.
+    /// Ends all of them, because the server stops.
     pub(crate) fn close_all(&self) {
-        locked(&self.by_id).values().for_each(|connection| connection.close());
+        locked(&self.by_id).values().for_each(|connection| connection.close(EndReason::Stop));
     }
 }
 

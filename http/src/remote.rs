@@ -41,6 +41,17 @@ pub(crate) enum Layout {
     PerSession,
 }
 
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// The client has ended it, or has not come back in time.
+    Gone,
+    /// Its token does not work any more.
+    Token,
+    /// The server stops.
+    Stop,
+}
+
 /// A remote client.
 pub(crate) struct RemoteConnection {
     /// Names the connection; unguessable.
@@ -63,7 +74,7 @@ struct OutStreams {
     answers: HashMap<String, StreamName>,
     /// The sessions of loads that are not answered, by the JSON text of their ids.
     loads: HashMap<String, String>,
-    ended: bool,
+    ended: Option<EndReason>,
     /// Whether the client said that it comes back after its transport has ended.
     comes_back: bool,
     last_used: Instant,
@@ -106,7 +117,7 @@ impl RemoteConnection {
             waiting_bytes: 0,
             answers: HashMap::new(),
             loads: HashMap::new(),
-            ended: false,
+            ended: None,
             comes_back: false,
             last_used: Instant::now(),
         };
@@ -155,9 +166,9 @@ impl RemoteConnection {
     }
 
     /// Ends the connection, as if the client had hung up. Its sessions go on.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&self, why: EndReason) {
         locked(&self.incoming).take();
-        locked(&self.out).ended = true;
+        locked(&self.out).ended.get_or_insert(why);
         self.changed.notify_waiters();
     }
 
@@ -178,8 +189,8 @@ impl RemoteConnection {
         locked(&self.out).waiting_bytes
     }
 
-    /// Whether it has ended.
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Why it has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<EndReason> {
         locked(&self.out).ended
     }
 
@@ -197,7 +208,7 @@ impl RemoteConnection {
                 break;
             }
         }
-        self.close();
+        self.close(EndReason::Gone);
     }
 
     async fn push(&self, message: Bytes) -> bool {
@@ -207,7 +218,7 @@ impl RemoteConnection {
             room.as_mut().enable();
             {
                 let mut out = locked(&self.out);
-                if out.ended {
+                if out.ended.is_some() {
                     return false;
                 }
                 if out.waiting_bytes < MOST_WAITING && !self.overtakes(&mut out, &message) {
@@ -259,7 +270,7 @@ impl RemoteConnection {
         after: Option<&EventId>,
     ) -> Result<StreamReceiver, StatusCode> {
         let mut out = locked(&self.out);
-        if out.ended {
+        if out.ended.is_some() {
             return Err(StatusCode::NOT_FOUND);
         }
         if !out.by_name.contains_key(&name) && out.by_name.len() >= MOST_STREAMS {
@@ -367,7 +378,7 @@ impl StreamReceiver {
                     self.connection.changed.notify_waiters();
                     return Some((EventId { epoch, number }, message));
                 }
-                if out.ended {
+                if out.ended.is_some() {
                     return None;
                 }
             }

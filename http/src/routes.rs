@@ -18,7 +18,7 @@ use crate::host_network;
 use crate::listener::HttpShared;
 use crate::metrics;
 use crate::page;
-use crate::remote::{Layout, RemoteConnection, StreamName};
+use crate::remote::{EndReason, Layout, RemoteConnection, StreamName};
 use crate::replies::{Body, refused, text, with_body};
 use crate::sent_id::EventId;
 use crate::streamable::{self, CONNECTION_ID, Posted};
@@ -142,7 +142,7 @@ async fn acp(
         Method::GET => open_stream(shared, token, &request),
         Method::POST => post(shared, token, request).await,
         Method::DELETE => {
-            existing(shared, token, request.headers())?.close();
+            existing(shared, token, request.headers())?.close(EndReason::Gone);
             Ok(text(StatusCode::ACCEPTED, ""))
         }
         _ => {
@@ -188,7 +188,7 @@ fn open_websocket(
     let receiver = receiver.map_err(no_stream)?;
     let response = websocket::accepted(request.headers(), &connection);
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        connection.close();
+        connection.close(EndReason::Gone);
         return Ok(response);
     }
     let upgrade = hyper::upgrade::on(&mut request);

@@ -18,8 +18,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use crate::client::FORGOTTEN;
 use crate::listener::{HttpConfig, HttpLimits};
-use crate::remote::{Envelope, RemoteConnection, StreamReceiver};
+use crate::remote::{EndReason, Envelope, RemoteConnection, StreamReceiver};
 use crate::replies::{Body, refused};
 
 /// How much is read and written at once. The usual 128 KiB would be most of the memory of a client that says little.
@@ -99,7 +100,7 @@ pub(crate) async fn serve(
     config: &HttpConfig,
     arrival: Arrival,
 ) {
-    let Ok(upgraded) = upgrade.await else { return connection.close() };
+    let Ok(upgraded) = upgrade.await else { return connection.close(EndReason::Gone) };
     let (limits, longest) = (config.limits, Some(config.longest_message));
     let frames = WebSocketConfig::default()
         .max_message_size(longest)
@@ -115,7 +116,7 @@ pub(crate) async fn serve(
             ended = &mut reading => break ended,
             next = receiver.next() => match next {
                 Some((_, message)) => text_frame(message),
-                None => break Ended::ByServer,
+                None => break Ended::ByServer(connection.ended()),
             },
             _ = ping.tick() => Message::Ping(Bytes::new()),
         };
@@ -134,7 +135,7 @@ pub(crate) async fn serve(
     }
     drop(receiver);
     if outcome == Ended::ByClient || !connection.comes_back() {
-        connection.close();
+        connection.close(EndReason::Gone);
     }
 }
 
@@ -153,8 +154,8 @@ enum Ended {
     Lost,
     /// The client has ended the connection, and does not come back.
     ByClient,
-    /// The connection has ended here: the token does not work any more, or the server stops.
-    ByServer,
+    /// The connection has ended here; without a reason, another socket has taken over.
+    ByServer(Option<EndReason>),
     /// What arrived is no frame, such as a compressed one.
     Broken,
     /// A message was too large.
@@ -167,7 +168,9 @@ impl Ended {
     fn close_code(self) -> Option<CloseCode> {
         match self {
             Self::Lost | Self::ByClient => None,
-            Self::ByServer => Some(CloseCode::Away),
+            Self::ByServer(Some(EndReason::Stop)) => Some(CloseCode::Away),
+            Self::ByServer(Some(EndReason::Gone)) => Some(CloseCode::from(FORGOTTEN)),
+            Self::ByServer(Some(EndReason::Token) | None) => Some(CloseCode::Policy),
             Self::Broken => Some(CloseCode::Protocol),
             Self::TooLarge => Some(CloseCode::Size),
             Self::Silent => Some(CloseCode::Policy),
@@ -177,7 +180,10 @@ impl Ended {
     fn reason(self) -> &'static str {
         match self {
             Self::Lost | Self::ByClient => "",
-            Self::ByServer => "the connection has ended",
+            Self::ByServer(Some(EndReason::Stop)) => "the server stops",
+            Self::ByServer(Some(EndReason::Gone)) => "the connection has ended; initialize again",
+            Self::ByServer(Some(EndReason::Token)) => "the token does not work any more",
+            Self::ByServer(None) => "another socket has taken over",
             Self::Broken => "this is no valid frame; compression is not accepted",
             Self::TooLarge => "the message is too large",
             Self::Silent => "nothing was heard for too long",
@@ -217,7 +223,7 @@ async fn read(
                 connection.introduced(&line);
             }
             if !connection.receive(line).await {
-                return Ended::ByServer;
+                return Ended::ByServer(connection.ended());
             }
         }
     }

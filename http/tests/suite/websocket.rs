@@ -247,11 +247,31 @@ async fn a_message_that_is_too_large_ends_the_socket_with_1009() {
     let listening = Listening::with(Version::V1, config).await;
     let (mut socket, _) = plain_socket(&listening, &subprotocol(&listening.token)).await;
     socket.send(Message::Text("x".repeat(2000).into())).await.expect("it is open");
+    assert_eq!(close_code(&mut socket).await, 1009);
+}
+
+/// The code with which the server closes a socket.
+async fn close_code(socket: &mut PlainSocket) -> u16 {
     loop {
-        match socket.next().await {
-            Some(Ok(Message::Close(Some(frame)))) => break assert_eq!(u16::from(frame.code), 1009),
+        match tokio::time::timeout(Duration::from_secs(20), socket.next()).await.expect("it is closed") {
+            Some(Ok(Message::Close(Some(frame)))) => break u16::from(frame.code),
             Some(Ok(_)) => {}
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn the_close_code_says_whether_coming_back_is_of_any_use() {
+    let listening = Listening::start(Version::V1).await;
+    let (mut ended, headers) = plain_socket(&listening, &subprotocol(&listening.token)).await;
+    let connection = headers["acp-connection-id"].to_str().expect("it is text").to_owned();
+    let delete = listening.request("DELETE", &[("acp-connection-id", &connection)], bytes::Bytes::new());
+    assert_eq!(listening.send(delete).await.status(), 202);
+    assert_eq!(close_code(&mut ended).await, 4404, "there is no such connection any more: initialize again");
+
+    let (mut revoked, _) = plain_socket(&listening, &subprotocol(&listening.token)).await;
+    let id = listening.tokens.list().expect("they can be read")[0].id.clone();
+    listening.tokens.revoke(&id).expect("it is there");
+    assert_eq!(close_code(&mut revoked).await, 1008, "the token does not work any more");
 }
