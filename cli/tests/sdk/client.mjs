@@ -12,7 +12,7 @@ const load = (name) => import(pathToFileURL(resolve(name)).href);
 setTimeout(() => {
     console.error("the conversation takes too long");
     process.exit(3);
-}, 60_000).unref();
+}, 150_000).unref();
 
 const sdk = await load(version === "1" ? "@agentclientprotocol/sdk" : "@agentclientprotocol/sdk/experimental/v2");
 const headers = { authorization: `Bearer ${token}` };

@@ -162,6 +162,51 @@ async fn keys_of_the_environment_are_out_of_reach_for_commands() {
     }
 }
 
+/// What a process that was started has written of its environment.
+async fn environment_in(file: &std::path::Path) -> String {
+    let deadline = Instant::now() + rethread_testkit::DEADLINE;
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "{} is written", file.display());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    std::fs::read_to_string(file).expect("it is text")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_and_mcp_servers_get_no_variables_of_rethread_or_of_a_database() {
+    let (home, model) = (home(), ModelServer::start());
+    configure(&home, "openai", &model, "sk-0123456789");
+    let mut command = home.command(&["acp"]);
+    for name in ["RETHREAD_TOKEN", "RETHREAD_STORE_OF_OTHERS", "PGPASSWORD", "PGHOST", "DATABASE_URL"] {
+        command.env(name, "a secret of the server");
+    }
+    command.env("KEPT", "yes");
+    let program = Program::start(command, Version::V1);
+    program.client.initialize().await;
+    allow(&program.client);
+    let writes = |name: &str| {
+        let file = home.beside().join(name);
+        (format!("env > {0}.part && mv {0}.part {0}", file.display()), file)
+    };
+    let ((of_server, server_file), (of_command, command_file)) = (writes("server"), writes("command"));
+    let server =
+        json!({"name": "s", "command": "sh", "args": ["-c", format!("{of_server}; cat")], "env": []});
+    let params = json!({"cwd": cwd(&home), "mcpServers": [server]});
+    let session = program.client.ask("session/new", params).await["sessionId"].clone();
+    let session = session.as_str().expect("an id").to_owned();
+    model.plan(Planned::new().call("run", &json!({"command": of_command})));
+    model.plan(Planned::new().text("Done."));
+    assert_eq!(program.client.prompt(&session, "write").await.stop, "end_turn");
+    for file in [server_file, command_file] {
+        let environment = environment_in(&file).await;
+        assert!(environment.contains("KEPT=yes"), "{environment}");
+        assert!(
+            !environment.contains("a secret of the server") && !environment.contains("RETHREAD_"),
+            "{environment}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_configuration_with_its_keys_is_closed_to_the_tools() {
     let (home, model) = (home(), ModelServer::start());

@@ -22,6 +22,9 @@ const STUBBORN: &str = "trap '' TERM HUP INT
     (trap '' TERM; sh -c 'echo $PPID' > child.new; mv child.new child; while :; do sleep 1; done) &
     echo $$ > leader.new; mv leader.new leader; while :; do sleep 1; done";
 
+/// The value of variables that are for the program alone.
+const SECRET: &str = "a secret of the program";
+
 /// The program with a terminal running in it.
 struct Scene {
     folder: TempDir,
@@ -32,9 +35,14 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::running(STUBBORN)
+    }
+
+    /// The program with a terminal that runs this command.
+    fn running(command: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let create = json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create",
-            "params": {"sessionId": "s", "command": "sh", "args": ["-c", STUBBORN]}});
+            "params": {"sessionId": "s", "command": "sh", "args": ["-c", command]}});
         let answer = |id: u64, result| json!({"jsonrpc": "2.0", "id": id, "result": result});
         let lines = [
             answer(1, json!({"protocolVersion": 1, "agentCapabilities": {}, "authMethods": []})),
@@ -49,6 +57,9 @@ impl Scene {
             .args(["acp", "--", "sh", "-c", script, "agent"])
             .arg(folder.path())
             .env("RETHREAD_HOME", folder.path().join("home"))
+            .env("RETHREAD_TOKEN", SECRET)
+            .env("PGPASSWORD", SECRET)
+            .env("DATABASE_URL", SECRET)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -73,10 +84,14 @@ impl Scene {
 }
 
 fn written(file: PathBuf) -> i32 {
+    content(file).trim().parse().unwrap()
+}
+
+fn content(file: PathBuf) -> String {
     let given_up = Instant::now() + SOON;
     loop {
-        if let Ok(pid) = fs::read_to_string(&file) {
-            return pid.trim().parse().unwrap();
+        if let Ok(text) = fs::read_to_string(&file) {
+            return text;
         }
         assert!(Instant::now() < given_up, "{} was not written", file.display());
         std::thread::sleep(Duration::from_millis(5));
@@ -119,4 +134,12 @@ fn no_terminal_outlives_the_end_of_input() {
     drop(scene.program.stdin.take());
     assert_gone(pids, start);
     scene.program.wait().unwrap();
+}
+
+#[test]
+fn a_terminal_gets_no_variables_of_rethread_or_of_a_database() {
+    let scene = Scene::running("env > seen.new; mv seen.new seen");
+    let environment = content(scene.folder.path().join("seen"));
+    assert!(environment.contains("PATH="), "{environment}");
+    assert!(!environment.contains(SECRET) && !environment.contains("RETHREAD_"), "{environment}");
 }

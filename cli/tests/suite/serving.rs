@@ -1,5 +1,5 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), clients by address (`http`, `restart`), the way to its web page (`web`), links to sessions
+//! work through it (`commands`), clients by address (`http`, `restart`, `sdk_client`), the way to its web page (`web`), links to sessions
 //! (`share`), notifications (`notify`), sessions without clients (`unattended`), and kills while three clients follow one session
 //! (`rounds`), hosts that let their sessions go (`drain`), and
 //! a database that is away (`database`).
@@ -13,6 +13,7 @@ mod notify;
 mod pump;
 mod restart;
 mod rounds;
+mod sdk_client;
 mod share;
 mod unattended;
 mod web;

@@ -4,7 +4,6 @@ mod faults;
 mod fixture;
 mod metrics;
 mod page;
-mod sdk_client;
 mod security;
 mod share;
 mod share_methods;

@@ -176,6 +176,8 @@ async fn wrong_ways_to_connect_are_explained() {
     );
     let in_address = run(&home, &["acp", "--connect", &format!("{address}/?token=abc")]).await;
     assert_eq!(in_address.status.code(), Some(2));
+    let argument = run(&home, &["acp", "--connect", &address, "--token", "abc"]).await;
+    assert_eq!(argument.status.code(), Some(2), "others could see it: {}", stderr(&argument));
     let command = run(&home, &["acp", "--connect", &address, "--", "sh"]).await;
     assert_eq!(command.status.code(), Some(2), "{}", stderr(&command));
     let nobody = run(&home, &["acp", "--connect", "http://127.0.0.1:1"]).await;

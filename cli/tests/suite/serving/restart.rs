@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use super::http::{configure, new_token, url};
 use super::{home, run, stderr, stdout};
 
-const BOTH: [Version; 2] = [Version::V1, Version::V2];
+pub(super) const BOTH: [Version; 2] = [Version::V1, Version::V2];
 
 /// A server by address that can be killed and started again.
 pub(super) struct Restartable {

@@ -1,5 +1,5 @@
-//! The client of the official SDK, by WebSocket and by streamable HTTP, in both versions: new, prompt with a tool call and a
-//! permission, cancel, load and resume.
+//! The client of the official Rust SDK with a running `rethread serve`, by WebSocket and by streamable HTTP, in both versions with
+//! agents of both: new, prompt with a tool call and a permission, cancel, load and resume.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,11 +7,10 @@ use std::time::Duration;
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::{Agent, Client, Error, on_receive_notification, on_receive_request};
 use agent_client_protocol_http::HttpClient;
-use rethread::edge::Version;
 use rethread::lock::locked;
 use tokio::sync::watch;
 
-use crate::fixture::Listening;
+use super::restart::{BOTH, Restartable};
 
 /// What a client has seen: the texts of messages, and the states of turns.
 #[derive(Clone, Default)]
@@ -24,6 +23,7 @@ impl Seen {
         let words = match (kind, update["content"]["text"].as_str()) {
             ("agent_message_chunk", Some(text)) => Some(text.to_owned()),
             ("agent_message", _) => update["content"][0]["text"].as_str().map(str::to_owned),
+            ("tool_call" | "tool_call_update", _) => Some("[tool]".to_owned()),
             ("state_update", _) => Some(format!("[{}]", update["state"].as_str().unwrap_or_default())),
             _ => None,
         };
@@ -47,27 +47,27 @@ impl Seen {
     }
 }
 
-fn transport(listening: &Listening, scheme: &str) -> HttpClient {
+fn transport(scene: &Restartable, scheme: &str) -> HttpClient {
     let mut headers = http::HeaderMap::new();
-    let bearer = format!("Bearer {}", listening.token);
+    let bearer = format!("Bearer {}", scene.token);
     headers.insert("authorization", bearer.parse().expect("a token is valid in a header"));
-    let builder = HttpClient::builder(format!("{scheme}://{}", listening.address));
+    let builder = HttpClient::builder(scene.url.replacen("http", scheme, 1));
     builder.configure_http(|http| http.default_headers(headers)).build().expect("it can be made")
 }
 
 async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it ends").expect("no error on the way")
+    tokio::time::timeout(Duration::from_secs(120), work).await.expect("it ends").expect("no error on the way")
 }
 
 #[tokio::test]
-async fn version_1() {
+async fn clients_of_version_1_hold_a_whole_conversation() {
     use agent_client_protocol::v1::schema::*;
     use agent_client_protocol::v1::{ConnectionTo, Responder};
-    for scheme in ["http", "ws"] {
-        let listening = Listening::start(Version::V2).await;
+    for (agent, scheme) in BOTH.into_iter().flat_map(|agent| ["http", "ws"].map(|scheme| (agent, scheme))) {
+        let scene = Restartable::start(agent).await;
         let (seen, (bell, news)) = (Seen::default(), watch::channel(()));
         let told = seen.clone();
-        let cwd = listening.cwd.clone();
+        let cwd = scene.home.beside().to_owned();
         let conversation = Client
             .v1()
             .on_receive_notification(
@@ -88,7 +88,7 @@ async fn version_1() {
                 },
                 on_receive_request!(),
             )
-            .connect_with(transport(&listening, scheme), async |agent| {
+            .connect_with(transport(&scene, scheme), async |agent| {
                 let mut news = news;
                 agent.send_request(InitializeRequest::new(ProtocolVersion::V1)).block_task().await?;
                 let made = agent.send_request(NewSessionRequest::new(cwd.clone())).block_task().await?;
@@ -104,13 +104,14 @@ async fn version_1() {
                 let (done, cancelled) = tokio::join!(hanging, cancel);
                 cancelled?;
                 assert_eq!(done?.stop_reason, StopReason::Cancelled);
+                assert!(seen.has("[tool]"), "{scheme}, {agent:?}");
                 let live = seen.texts();
                 locked(&seen.0).clear();
                 let load = LoadSessionRequest::new(session.clone(), cwd.clone());
                 agent.send_request(load).block_task().await?;
                 // The answer and the replay come by different streams.
                 seen.wait(&mut news, "two").await?;
-                assert_eq!(seen.texts(), live, "{scheme}");
+                assert_eq!(seen.texts(), live, "{scheme}, {agent:?}");
                 agent
                     .send_request(ResumeSessionRequest::new(session.clone(), cwd.clone()))
                     .block_task()
@@ -124,14 +125,14 @@ async fn version_1() {
 }
 
 #[tokio::test]
-async fn version_2() {
+async fn clients_of_version_2_hold_a_whole_conversation() {
     use agent_client_protocol::v2::schema::*;
     use agent_client_protocol::v2::{ConnectionTo, Responder};
-    for scheme in ["http", "ws"] {
-        let listening = Listening::start(Version::V1).await;
+    for (agent, scheme) in BOTH.into_iter().flat_map(|agent| ["http", "ws"].map(|scheme| (agent, scheme))) {
+        let scene = Restartable::start(agent).await;
         let (seen, (bell, news)) = (Seen::default(), watch::channel(()));
         let told = seen.clone();
-        let cwd = listening.cwd.clone();
+        let cwd = scene.home.beside().to_owned();
         let conversation = Client
             .v2()
             .on_receive_notification(
@@ -152,7 +153,7 @@ async fn version_2() {
                 },
                 on_receive_request!(),
             )
-            .connect_with(transport(&listening, scheme), async |agent| {
+            .connect_with(transport(&scene, scheme), async |agent| {
                 let mut news = news;
                 let info = Implementation::new("sdk-client", "1.0");
                 agent.send_request(InitializeRequest::new(ProtocolVersion::V2, info)).block_task().await?;
@@ -167,13 +168,14 @@ async fn version_2() {
                 locked(&seen.0).retain(|text| text != "[idle]");
                 agent.send_notification(CancelSessionNotification::new(session.clone()))?;
                 seen.wait(&mut news, "[idle]").await?;
+                assert!(seen.has("[tool]"), "{scheme}, {agent:?}");
                 let live = seen.texts();
                 locked(&seen.0).clear();
                 let start = ReplayFrom::Start(ReplayFromStart::new());
                 let resume = ResumeSessionRequest::new(session.clone(), cwd.clone()).replay_from(start);
                 agent.send_request(resume).block_task().await?;
                 seen.wait(&mut news, "two").await?;
-                assert_eq!(seen.texts(), live, "{scheme}");
+                assert_eq!(seen.texts(), live, "{scheme}, {agent:?}");
                 Ok(live)
             });
         let live = within(conversation).await;
