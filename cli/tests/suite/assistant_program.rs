@@ -189,8 +189,7 @@ async fn commands_and_mcp_servers_get_no_variables_of_rethread_or_of_a_database(
         (format!("env > {0}.part && mv {0}.part {0}", file.display()), file)
     };
     let ((of_server, server_file), (of_command, command_file)) = (writes("server"), writes("command"));
-    let server =
-        json!({"name": "s", "command": "sh", "args": ["-c", format!("{of_server}; cat")], "env": []});
+    let server = json!({"name": "s", "command": "sh", "args": ["-c", of_server], "env": []});
     let params = json!({"cwd": cwd(&home), "mcpServers": [server]});
     let session = program.client.ask("session/new", params).await["sessionId"].clone();
     let session = session.as_str().expect("an id").to_owned();

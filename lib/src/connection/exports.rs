@@ -9,10 +9,9 @@ use tokio::sync::Mutex;
 
 use super::reading::read_error;
 use crate::edge::reading_request::{ExportFormatParam, ExportParams};
-use crate::reading::{ExportForm, SessionExport};
+use crate::reading::{ExportForm, SessionExport, UnfinishedTurn};
 use crate::registry::Registry;
 use crate::secret::Redaction;
-use crate::session_file::RunningTurn;
 use crate::store::Store;
 use crate::transcript::TextFormat;
 use crate::wire::RpcError;
@@ -100,13 +99,13 @@ impl Exports {
         };
         // As on the command line: what is made to be passed on has no secrets, unless they are wanted.
         let redact = params.redact.unwrap_or(params.format == ExportFormatParam::Html);
-        let (redaction, running) = match client {
-            Redaction::Secrets => (Redaction::Secrets, RunningTurn::WithoutAgent),
-            Redaction::Off if redact => (Redaction::Secrets, RunningTurn::Whole),
-            Redaction::Off => (Redaction::Off, RunningTurn::Whole),
+        let (redaction, unfinished) = match client {
+            Redaction::Secrets => (Redaction::Secrets, UnfinishedTurn::WithoutAgent),
+            Redaction::Off if redact => (Redaction::Secrets, UnfinishedTurn::Whole),
+            Redaction::Off => (Redaction::Off, UnfinishedTurn::Whole),
         };
         let size = PIECE.min(room / ESCAPED);
-        let export = SessionExport::begin(store, row, form, redaction, running, size);
+        let export = SessionExport::begin(store, row, form, redaction, unfinished, size);
         let export = Arc::new(Mutex::new(OpenExport { export, session, next: 0 }));
         let mut open = self.open.lock().await;
         open.begun += 1;

@@ -6,7 +6,7 @@ use rethread_core::SessionId;
 use tokio::sync::mpsc;
 
 use crate::secret::{Redaction, SecretFinder};
-use crate::session_file::{ExportRedaction, RunningTurn, SessionLines};
+use crate::session_file::{ExportRedaction, SessionLines, UnfinishedTurn};
 use crate::store::{SessionRow, Store, StoreError};
 use crate::transcript::{SessionOutline, TextFormat, TurnReader};
 
@@ -39,7 +39,7 @@ impl SessionExport {
         row: SessionRow,
         form: ExportForm,
         redaction: Redaction,
-        running: RunningTurn,
+        unfinished: UnfinishedTurn,
         piece: usize,
     ) -> Self {
         let (to, pieces) = mpsc::channel(1);
@@ -51,9 +51,9 @@ impl SessionExport {
                 Redaction::Off => None,
             };
             let written = match form {
-                ExportForm::Lines => write_lines(store.as_ref(), &row, finder, running, &mut out).await,
+                ExportForm::Lines => write_lines(store.as_ref(), &row, finder, unfinished, &mut out).await,
                 ExportForm::Text(format) => {
-                    write_text(store.as_ref(), &row, format, finder, running, &mut out).await
+                    write_text(store.as_ref(), &row, format, finder, unfinished, &mut out).await
                 }
             };
             let last = match written {
@@ -110,11 +110,11 @@ async fn write_lines(
     store: &dyn Store,
     row: &SessionRow,
     finder: Option<&mut SecretFinder>,
-    running: RunningTurn,
+    unfinished: UnfinishedTurn,
     out: &mut PieceWriter,
 ) -> Result<(), Unwritten> {
     let redaction = finder.map_or(ExportRedaction::Off, ExportRedaction::On);
-    let mut lines = SessionLines::new(store, row, redaction).with_running_turn(running);
+    let mut lines = SessionLines::new(store, row, redaction).with_unfinished_turn(unfinished);
     while let Some(text) = lines.next().await? {
         out.write(&text).await?;
     }
@@ -126,7 +126,7 @@ async fn write_text(
     row: &SessionRow,
     format: TextFormat,
     mut finder: Option<&mut SecretFinder>,
-    running: RunningTurn,
+    unfinished: UnfinishedTurn,
     out: &mut PieceWriter,
 ) -> Result<(), Unwritten> {
     let mut outline = SessionOutline::read(store, row).await?;
@@ -139,11 +139,11 @@ async fn write_text(
     while let Some(mut turn) = next {
         next = turns.next().await?;
         // The last one has no end if it still runs.
-        match running {
-            RunningTurn::WithoutAgent if next.is_none() && turn.end.is_none() => {
+        match unfinished {
+            UnfinishedTurn::WithoutAgent if next.is_none() && turn.end.is_none() => {
                 turn.items.retain(|item| !item.is_said_by_agent());
             }
-            RunningTurn::Whole | RunningTurn::WithoutAgent => {}
+            UnfinishedTurn::Whole | UnfinishedTurn::WithoutAgent => {}
         }
         finder.iter_mut().for_each(|finder| turn.redact(finder));
         out.write(&format.turn(&turn)).await?;

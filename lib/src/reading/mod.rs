@@ -14,6 +14,7 @@ mod standing;
 mod stretch;
 mod usage;
 
+pub(crate) use crate::session_file::UnfinishedTurn;
 pub(crate) use export::{ExportForm, SessionExport};
 pub(crate) use follower::{FollowedEntries, FollowedParams, JournalFollower};
 pub(crate) use outline::outline;

@@ -22,7 +22,7 @@ pub enum ExportRedaction<'a> {
 
 /// What is written of what was said since the last turn ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RunningTurn {
+pub(crate) enum UnfinishedTurn {
     /// All.
     #[default]
     Whole,
@@ -51,7 +51,7 @@ pub struct SessionLines<'a> {
     turns: CanonicalFold,
     lines: LineWriter<'a>,
     header: Option<SessionFileHeader>,
-    running: RunningTurn,
+    unfinished: UnfinishedTurn,
     is_over: bool,
 }
 
@@ -64,14 +64,14 @@ impl<'a> SessionLines<'a> {
             turns: CanonicalFold::default(),
             lines: LineWriter { redaction, entries: 0 },
             header: Some(SessionFileHeader::of(row)),
-            running: RunningTurn::default(),
+            unfinished: UnfinishedTurn::default(),
             is_over: false,
         }
     }
 
     /// Writes this of what was said since the last turn ended.
-    pub(crate) fn with_running_turn(mut self, running: RunningTurn) -> Self {
-        self.running = running;
+    pub(crate) fn with_unfinished_turn(mut self, unfinished: UnfinishedTurn) -> Self {
+        self.unfinished = unfinished;
         self
     }
 
@@ -95,9 +95,9 @@ impl<'a> SessionLines<'a> {
             ScanStep::End => {
                 self.is_over = true;
                 let mut rest = self.turns.take();
-                match self.running {
-                    RunningTurn::Whole => {}
-                    RunningTurn::WithoutAgent => {
+                match self.unfinished {
+                    UnfinishedTurn::Whole => {}
+                    UnfinishedTurn::WithoutAgent => {
                         rest.retain(|entry| !matches!(entry, Entry::Updated { .. }));
                     }
                 }

@@ -19,7 +19,7 @@ mod sections;
 mod untrusted;
 pub(crate) mod writer;
 
-pub(crate) use export::RunningTurn;
+pub(crate) use export::UnfinishedTurn;
 pub use export::{ExportRedaction, SessionLines, export_session};
 pub use header::{FORMAT, SessionFileHeader, VERSION};
 pub use import::{ImportError, ImportMode, ImportOutcome, ImportedSession, import_section};
