@@ -40,13 +40,17 @@ impl AgentPool {
         client: &ClientProfile,
         config: &HostConfig,
     ) -> HostUser {
-        let key = Arc::new(HostKey {
+        let key = HostKey {
             source: source.process_key().unwrap_or_else(|| format!("{:p}", Arc::as_ptr(source))),
             offers: client.offers(),
             protocol: config.protocol,
-        });
+        };
         let new = || AgentHost::new(source.clone(), client.clone(), config.clone());
-        let host = locked(&self.hosts).entry(key.clone()).or_insert_with(|| Counted::of(new())).host.clone();
+        let mut hosts = locked(&self.hosts);
+        // Users share it: it has a whole environment.
+        let key = hosts.get_key_value(&key).map(|(known, _)| known.clone()).unwrap_or_else(|| Arc::new(key));
+        let host = hosts.entry(key.clone()).or_insert_with(|| Counted::of(new())).host.clone();
+        drop(hosts);
         SharedHost { host, pool: self.clone(), key }.user()
     }
 

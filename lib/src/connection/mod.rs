@@ -309,20 +309,21 @@ impl Connection {
     ) {
         tokio::pin!(stop);
         loop {
+            // What handles a message is large, and there are many clients that say nothing: boxed.
             tokio::select! {
                 () = &mut stop => break,
                 line = intake.next() => match line {
-                    Some((line, slot)) => self.handle_line(line, slot).await,
+                    Some((line, slot)) => Box::pin(self.handle_line(line, slot)).await,
                     None => break,
                 },
-                Some(ready) = initialized.recv() => self.initialized(*ready).await,
+                Some(ready) = initialized.recv() => Box::pin(self.initialized(*ready)).await,
                 Some(message) = process.recv() => self.process_message(&message),
-                Some(lines) = held.recv() => self.say_again(lines).await,
+                Some(lines) = held.recv() => Box::pin(self.say_again(lines)).await,
             }
         }
         drop((intake, held));
-        self.finish_answers(&mut initialized).await;
-        self.end().await;
+        Box::pin(self.finish_answers(&mut initialized)).await;
+        Box::pin(self.end()).await;
     }
 
     /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.
