@@ -271,7 +271,7 @@ async fn the_close_code_says_whether_coming_back_is_of_any_use() {
     assert_eq!(close_code(&mut ended).await, 4404, "there is no such connection any more: initialize again");
 
     let (mut revoked, _) = plain_socket(&listening, &subprotocol(&listening.token)).await;
-    let id = listening.tokens.list().expect("they can be read")[0].id.clone();
-    listening.tokens.revoke(&id).expect("it is there");
+    let id = listening.tokens.list().await.expect("they can be read")[0].id.clone();
+    listening.tokens.revoke(&id).await.expect("it is there");
     assert_eq!(close_code(&mut revoked).await, 1008, "the token does not work any more");
 }
