@@ -46,6 +46,8 @@ struct Trio {
     editor: Program,
     remote: Program,
     number: usize,
+    /// The prompts whose server was killed before it had answered them: they may not have been stored.
+    cut_off: Vec<String>,
 }
 
 /// A chat without a terminal, which prints what it is shown.
@@ -93,7 +95,7 @@ impl Trio {
         let remote = scene.editor(versions[1]).await;
         let session = editor.client.new_session_in(&scene.cwd()).await;
         remote.client.load_in(&scene.cwd(), &session).await;
-        Self { scene, versions, session, editor, remote, number: 0 }
+        Self { scene, versions, session, editor, remote, number: 0, cut_off: Vec::new() }
     }
 
     /// The next session, with both editors.
@@ -165,7 +167,10 @@ impl Trio {
         let loaded = self.loaded().await;
         for program in [&self.editor, &self.remote] {
             let view = program.client.view(&self.session);
-            assert_eq!(seen(&view), seen(&loaded), "{label}\n{view}\nloaded:\n{loaded}");
+            let (mut shown, stored) = (seen(&view), seen(&loaded));
+            // A client shows its own prompt by itself, also one that has failed.
+            shown.1.retain(|prompt| stored.1.contains(prompt) || !self.cut_off.contains(prompt));
+            assert_eq!(shown, stored, "{label}\n{view}\nloaded:\n{loaded}");
         }
         if let Err(doubled) = nothing_is_doubled(&loaded) {
             panic!("{label}: {doubled}\n{loaded}");
@@ -285,8 +290,10 @@ async fn kills_of_the_server_lose_and_double_nothing() {
             trio.scene.start_again().await;
             trio.editor_again().await;
             // The editor by address goes on by itself; its prompt has ended in one way or the other.
-            let answer = trio.remote.client.answer(&of_remote).await;
-            in_turns += usize::from(answer.is_err());
+            if trio.remote.client.answer(&of_remote).await.is_err() {
+                in_turns += 1;
+                trio.cut_off.push(two);
+            }
             let loaded = trio.check_same(&label).await;
             for shown in [of_editor, of_chat] {
                 if let Err(lost) = check_kept(&shown, &loaded) {
