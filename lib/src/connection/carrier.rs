@@ -14,13 +14,12 @@ use tokio::time::{Instant, sleep};
 use super::host_link::{CallEffect, CarriedCall, HostCall, HostLink, OpenedWith};
 use super::marks::{LeftFor, Mark};
 use super::other_hosts::{CarriedClient, HostConnector, HostLinkError};
-use super::pump::cancel;
 use super::sent_requests::{SentRequest, SentRequests};
 use super::{ClientContext, TransportName};
 use crate::edge::client_request::ReplayFrom;
 use crate::live_session::store_error;
 use crate::lock::locked;
-use crate::outbox::{OpenRequest, Outbound, Outbox};
+use crate::outbox::{CANCEL_REQUEST, OpenRequest, Outbound, Outbox, cancelled};
 use crate::store::{HostContact, OwnedHere, Store};
 use crate::wire::{Id, Out, RpcError, RpcMessage, code, parse};
 
@@ -300,11 +299,11 @@ impl Carrier {
                     .map_or_else(|| Json::of(&rethread_core::Fields::new()), |raw| raw.to_owned().into());
                 out.request(&own, &method, &params);
             }
-            Ok(RpcMessage::Notification { method, params }) if method == "$/cancel_request" => {
+            Ok(RpcMessage::Notification { method, params }) if method == CANCEL_REQUEST => {
                 let request = params.map(|raw| Json::from(raw.to_owned()).fields());
                 let id = request.and_then(|fields| fields.get("requestId").and_then(|id| Id::read(id.raw())));
                 let Some(own) = id.and_then(|id| self.asked.carried(link, &id)) else { return };
-                out.notification("$/cancel_request", &cancel(&own));
+                out.notification(CANCEL_REQUEST, &cancelled(&own));
             }
             Ok(RpcMessage::Notification { .. }) => out.line(line),
             Err(_) => return,
@@ -421,7 +420,7 @@ impl Carrier {
             }
         }
         for id in self.asked.lost_link(link) {
-            let (method, params) = ("$/cancel_request".to_owned(), cancel(&id));
+            let (method, params) = (CANCEL_REQUEST.to_owned(), cancelled(&id));
             let _ = self.outbox.offer(Outbound::Notify { method, params });
         }
         for (session, opening, shown) in moving {

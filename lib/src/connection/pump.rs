@@ -64,7 +64,9 @@ impl Pump {
                 continue;
             }
             if let Some(marks) = &mut self.marks {
-                marks.write(self.subscriptions.iter(), &mut self.out);
+                let subscriptions =
+                    self.subscriptions.iter().map(|(session, followed)| (session, &**followed));
+                marks.write(subscriptions, &mut self.out);
             }
             if !self.out.is_empty() && self.sink.write(&mut self.out).await.is_err() {
                 return Stopped::Hung;

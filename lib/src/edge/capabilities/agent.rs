@@ -5,6 +5,7 @@ use rethread_core::{Fields, Json};
 use serde_json::{Value, json};
 
 use super::{ClientProfile, has_object};
+use crate::edge::air::AirClient;
 use crate::edge::{Version, v1};
 use crate::wire::RpcError;
 
@@ -111,23 +112,27 @@ impl AgentProfile {
     /// Encodes the `initialize` answer for a client.
     #[must_use]
     pub fn answer(&self, client: &ClientProfile) -> Json {
-        let mut answer = match client.version {
-            Version::V1 => self.answer_v1(),
-            Version::V2 => self.answer_v2(),
-        };
-        let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
-        meta.set("rethread", extensions().json());
-        if let Some(air) = client.air() {
-            air.announce(&mut meta);
-        }
-        answer.set("_meta", meta.json());
-        answer.json()
+        self.encoded(client.version, client.air())
     }
 
     /// Encodes the answer in the agent's own version, for another host.
     #[must_use]
     pub fn own_answer(&self) -> Json {
-        self.answer(self.version)
+        self.encoded(self.version, None)
+    }
+
+    fn encoded(&self, version: Version, air: Option<&AirClient>) -> Json {
+        let mut answer = match version {
+            Version::V1 => self.answer_v1(),
+            Version::V2 => self.answer_v2(),
+        };
+        let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
+        meta.set("rethread", extensions().json());
+        if let Some(air) = air {
+            air.announce(&mut meta);
+        }
+        answer.set("_meta", meta.json());
+        answer.json()
     }
 
     fn answer_v1(&self) -> Fields {
