@@ -271,12 +271,23 @@ async fn sessions_move_on_when_their_host_stops() {
     near.client.prompt(&session, "say before").await;
     let far = asked.remote(Version::V2, "full").await;
     far.client.load_in(&cwd, &session).await;
+    let running = near.client.begin_prompt(&session, "say during; hang").await;
+    far.client.wait_update(0, &session, "the turn", text("during")).await;
     signal(owner.server.pid(), libc::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // The owner takes no new work: this waits for the next one.
+    let waiting = far.client.begin_prompt(&session, "say waiting").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    near.client.cancel(&session).await;
+    near.client.finish(&session, &running).await;
+    assert_eq!(far.client.finish(&session, &waiting).await.stop, "end_turn");
     let (code, said) = owner.server.exited().await;
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(far.client.prompt(&session, "say after").await.stop, "end_turn");
     let shown = format!("{:?}", far.client.view(&session).agent());
-    assert!(shown.contains("before") && shown.contains("after"), "{shown}");
+    for words in ["before", "during", "waiting", "after"] {
+        assert_eq!(shown.matches(words).count(), 1, "{words}: {shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

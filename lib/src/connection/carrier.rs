@@ -158,18 +158,18 @@ impl Carrier {
     }
 
     /// Carries a request to the host that owns its session, wherever that is. If nobody does, it is dispatched here.
-    pub(super) fn begin(self: &Arc<Self>, call: CarriedCall, context: ClientContext) {
+    pub(super) fn begin(self: &Arc<Self>, call: CarriedCall) {
         if let CallEffect::Attach(_) = &call.effect {
             let mut state = locked(&self.state);
             state.sessions.entry(call.session.clone()).or_insert_with(|| SessionPlace::Moving(Vec::new()));
         }
-        self.spawn(self.clone().carry(call, context));
+        self.spawn(self.clone().carry(call));
     }
 
     /// Passes a request on to the host that has the session for this client.
-    pub(super) fn forward(self: &Arc<Self>, link: &Arc<HostLink>, call: CarriedCall, context: ClientContext) {
+    pub(super) fn forward(self: &Arc<Self>, link: &HostLink, call: CarriedCall) {
         if let Err(call) = link.forward(call) {
-            self.begin(*call, context);
+            self.begin(*call);
         }
     }
 
@@ -181,13 +181,13 @@ impl Carrier {
         }
     }
 
-    async fn carry(self: Arc<Self>, mut call: CarriedCall, context: ClientContext) {
+    async fn carry(self: Arc<Self>, mut call: CarriedCall) {
         loop {
             if call.tries > 0 {
                 sleep(PAUSE).await;
             }
             let session = call.session.clone();
-            match self.find_link(&session, &context).await {
+            match self.find_link(&session, &call.context).await {
                 Ok(Some(link)) => {
                     let held = match &call.effect {
                         CallEffect::Attach(opening) => self.arrive(&session, &link, opening.clone(), Seq(0)),
@@ -332,19 +332,16 @@ impl Carrier {
         let not_there = matches!(&outcome, Err(error) if error.code == code::NOT_HERE);
         if not_there && call.tries < MAX_TRIES {
             call.tries += 1;
-            match &call.effect {
-                CallEffect::Attach(opening) => {
-                    let context = opening.attacher.context.clone();
-                    self.look_again(&call.session, Vec::new());
-                    return self.begin(call, context);
-                }
-                CallEffect::Fork(opening) => {
-                    let context = opening.attacher.context.clone();
-                    return self.begin(call, context);
-                }
-                CallEffect::Nothing | CallEffect::Leave => {}
+            if let CallEffect::Attach(_) = &call.effect {
+                self.look_again(&call.session, Vec::new());
             }
+            return self.begin(call);
         }
+        // Hosts say this to each other only.
+        let outcome = outcome.map_err(|error| match error.code {
+            code::NOT_HERE => RpcError { code: code::INTERNAL, ..error },
+            _ => error,
+        });
         match (call.effect, &outcome) {
             (CallEffect::Attach(opening), Ok(_)) => self.attached(&call.session, link, opening),
             (CallEffect::Attach(_), Err(_)) => self.not_attached(&call.session),
@@ -433,6 +430,9 @@ impl Carrier {
         let begun = Instant::now();
         let attacher = &opening.attacher;
         let outcome = loop {
+            if let Err(error) = self.check_agent(&session, &attacher.context).await {
+                break Err(error);
+            }
             let replay = ReplayFrom::After(shown);
             let moved = match attacher.resume(session.clone(), opening.setup.clone(), replay).await {
                 Ok(opened) => {
@@ -455,11 +455,37 @@ impl Carrier {
         let held = match outcome {
             Ok(held) => held,
             Err(error) => {
-                tracing::warn!("session {session} was not found on another host: {}", error.message);
-                self.forget(&session)
+                tracing::warn!("session {session} was not taken over: {}", error.message);
+                for line in self.forget(&session) {
+                    if let HeldLine::Request { request, .. } = line {
+                        request.answer(Err(error.clone()));
+                    }
+                }
+                Vec::new()
             }
         };
         self.release(held).await;
+    }
+
+    /// Refuses to have another agent go on with a session than the one with the name that it had. A client that wants that
+    /// loads the session.
+    async fn check_agent(&self, session: &SessionId, context: &ClientContext) -> Result<(), RpcError> {
+        // A store that fails is asked again where the session is opened.
+        let row = self.store.find(session).await.ok().flatten();
+        // Whoever has it goes on with the agent that it has.
+        let row = row.filter(|row| row.owner.is_none());
+        let (named, own) = (row.and_then(|row| row.agent_name), context.host.configured_name());
+        match named {
+            Some(named) if own.as_ref() != Some(&named) => {
+                let message = format!(
+                    "the host of session {session} was lost, and agent {named} is not the agent here"
+                );
+                let hint =
+                    format!("load the session to go on with another agent, or connect with agent {named}");
+                Err(RpcError::new(code::LIVE_ELSEWHERE, message).with("agent", named).hint(hint))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Has the client follow a session at its next owner, from where it had been shown it.

@@ -73,11 +73,11 @@ impl Connection {
             OwnerNeed::Attach(setup) => CallEffect::Attach(opening(setup)),
             OwnerNeed::Fork(setup) => CallEffect::Fork(opening(setup)),
         };
-        let method = method.to_owned();
-        let call = CarriedCall { request, session, method, params, effect, tries: 0 };
+        let (method, context) = (method.to_owned(), context.clone());
+        let call = CarriedCall { request, session, method, params, effect, context, tries: 0 };
         match link {
-            Some(link) => self.carrier.forward(&link, call, context.clone()),
-            None => self.carrier.begin(call, context.clone()),
+            Some(link) => self.carrier.forward(&link, call),
+            None => self.carrier.begin(call),
         }
         None
     }

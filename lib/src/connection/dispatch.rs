@@ -65,6 +65,11 @@ impl Connection {
         if is_work(&call, context.access.role())
             && let Err(error) = self.deps.registry.check_open()
         {
+            // The host that carries the client tries again: the session goes to another host soon.
+            let error = match context.reached_by {
+                ReachedBy::Client => error,
+                ReachedBy::OtherHost => RpcError { code: code::NOT_HERE, ..error },
+            };
             return request.answer(Err(error));
         }
         match call {

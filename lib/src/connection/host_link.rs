@@ -9,6 +9,7 @@ use rethread_core::{Json, SessionId};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
+use super::ClientContext;
 use super::attach::Attacher;
 use crate::edge::client_request::Setup;
 use crate::lock::locked;
@@ -23,7 +24,8 @@ pub(super) struct CarriedCall {
     pub(super) method: String,
     pub(super) params: Json,
     pub(super) effect: CallEffect,
-    /// How often the other host has said that it does not have the session.
+    pub(super) context: ClientContext,
+    /// How often the other host has said that it does not have the session, or takes no new work.
     pub(super) tries: usize,
 }
 
