@@ -2,6 +2,7 @@
 //! envelope and session ids. The reading half is in `reader`.
 
 mod reader;
+mod routes;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{Id, LineReader, Out, RpcError, RpcMessage, parse};
 use reader::PeerReader;
+use routes::Routes;
 
 /// How many messages may be queued for an agent that does not read.
 const QUEUE_LENGTH: usize = 1024;
@@ -34,7 +36,7 @@ struct PeerState {
     out: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
-    routes: Mutex<foldhash::HashMap<String, mpsc::Sender<FromAgent>>>,
+    routes: Mutex<Routes>,
     /// What the agent has printed since its last message.
     printed: Mutex<StderrTail>,
 }
@@ -231,24 +233,21 @@ impl AgentPeer {
         self.notify("$/cancel_request", &json!({"requestId": request}).into())
     }
 
-    /// Routes messages of this agent session, unless another open session has the same id, since they could not be told
-    /// apart.
+    /// Routes messages of a session that the agent has open, unless another open session has the same id, since they could
+    /// not be told apart.
     pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), SessionIdInUse> {
-        let mut routes = locked(&self.shared.routes);
-        let other = |known: &mpsc::Sender<FromAgent>| !known.is_closed() && !known.same_channel(route);
-        if routes.get(native).is_some_and(other) {
-            return Err(SessionIdInUse(native.to_owned()));
-        }
-        routes.insert(native.to_owned(), route.clone());
-        Ok(())
+        locked(&self.shared.routes).open(native, route)
     }
 
-    /// Removes the route of this session and of its sub-agents.
-    pub fn remove_route(&self, native: &str) {
-        let mut routes = locked(&self.shared.routes);
-        if let Some(route) = routes.remove(native) {
-            routes.retain(|_, other| !other.same_channel(&route));
-        }
+    /// The same for a session that the agent is asked to restore. When it has answered, call [`AgentPeer::route`]: an agent
+    /// that counts its sessions anew may have given the id to a new one meanwhile.
+    pub fn route_asked(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), SessionIdInUse> {
+        locked(&self.shared.routes).ask(native, route)
+    }
+
+    /// Removes the route of this session and of its sub-agents. Returns whether it had the id, and not another session.
+    pub fn remove_route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> bool {
+        locked(&self.shared.routes).remove(native, route)
     }
 
     /// Closes the agent's input.
@@ -266,7 +265,7 @@ impl AgentPeer {
             Pending::Session(route) | Pending::Opens(route) => Some(route),
             Pending::Once(_) | Pending::Initialize(_) => None,
         });
-        for route in routes.into_values().chain(opening) {
+        for route in routes.all().cloned().chain(opening) {
             if !notified.iter().any(|other| other.same_channel(&route)) {
                 notified.push(route);
             }

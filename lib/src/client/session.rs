@@ -46,7 +46,7 @@ impl SharedSession {
 impl Drop for SharedSession {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
-            self.link.peer.remove_route(&id.0);
+            self.link.peer.remove_route(&id.0, &self.route);
         }
     }
 }
@@ -147,7 +147,7 @@ impl ClientSession {
             return Err(ClientError::NotOffered("session/close".to_owned()));
         }
         self.request("session/close", json!({})).await?;
-        self.handle.link.peer.remove_route(&self.id.0);
+        self.handle.link.peer.remove_route(&self.id.0, &self.handle.route);
         Ok(())
     }
 

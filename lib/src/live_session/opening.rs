@@ -15,6 +15,7 @@ use super::outcome::{not_native, outcome_notice};
 use super::{LiveSession, Message, PendingAnswer};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
+use crate::agent::peer::SessionIdInUse;
 use crate::clock;
 use crate::edge::agent_translator::{AgentTranslator, outgoing};
 use crate::history::ConversationHistory;
@@ -70,6 +71,11 @@ impl Opening {
     /// The agent's own session, where the rung is about one.
     fn known(&self) -> Option<&str> {
         self.native.as_deref().filter(|_| self.rung != RestoreStep::New)
+    }
+
+    /// The agent's own session that it is asked to have open again.
+    pub(super) fn restored(&self) -> Option<&str> {
+        self.known().filter(|_| self.rung != RestoreStep::Fork)
     }
 }
 
@@ -147,6 +153,12 @@ impl LiveSession {
             return self.agent_failed(not_native()).await;
         }
         let params = self.open_params(&opening);
+        if let Some(native) = opening.restored()
+            && let Err(error) = opening.agent.peer.route_asked(native, &self.agent.route)
+        {
+            // An agent that counts its sessions anew has another one with this id by now.
+            return Box::pin(self.step_down(opening, error.into())).await;
+        }
         match self.ask_to_open(&opening, &params) {
             Ok(request) => {
                 self.agent.waiting.insert(request, PendingAnswer::Open);
@@ -182,14 +194,10 @@ impl LiveSession {
     fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, RpcError> {
         let (peer, route) = (&opening.agent.peer, &self.agent.route);
         let sent = match (opening.rung, opening.known()) {
-            (RestoreStep::Given | RestoreStep::Resume, Some(native)) => {
-                peer.route(native, route)?;
+            (RestoreStep::Given | RestoreStep::Resume, Some(_)) => {
                 peer.request("session/resume", params, route)
             }
-            (RestoreStep::Load, Some(native)) => {
-                peer.route(native, route)?;
-                peer.request("session/load", params, route)
-            }
+            (RestoreStep::Load, Some(_)) => peer.request("session/load", params, route),
             (RestoreStep::Fork, Some(_)) => peer.open("session/fork", params, route),
             (RestoreStep::New, _) | (_, None) => peer.open("session/new", params, route),
         };
@@ -244,8 +252,19 @@ impl LiveSession {
             Ok(_) if empty => {
                 self.step_down(*opening, RpcError::internal("the agent replayed nothing")).await
             }
-            Ok(answer) => self.has_session(*opening, &answer).await,
+            Ok(answer) => match self.settle_route(&opening) {
+                Ok(()) => self.has_session(*opening, &answer).await,
+                Err(error) => self.step_down(*opening, error.into()).await,
+            },
             Err(error) => self.step_down(*opening, error).await,
+        }
+    }
+
+    /// Keeps the id of a session that was restored, unless the agent has given it to another one meanwhile.
+    fn settle_route(&self, opening: &Opening) -> Result<(), SessionIdInUse> {
+        match opening.restored() {
+            Some(native) => opening.agent.peer.route(native, &self.agent.route),
+            None => Ok(()),
         }
     }
 
@@ -255,8 +274,8 @@ impl LiveSession {
             return self.agent_failed(error).await;
         };
         tracing::warn!(session = %self.id, "{:?} failed: {}", opening.rung, error.message);
-        if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != RestoreStep::Fork) {
-            opening.agent.peer.remove_route(native);
+        if let Some(native) = opening.restored() {
+            opening.agent.peer.remove_route(native, &self.agent.route);
         }
         let (progress, replayed) = (Progress::Asked, Replayed::default());
         self.open_at(Opening { rung, progress, replayed, ..opening }).await;

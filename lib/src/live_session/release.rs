@@ -41,11 +41,12 @@ impl LiveSession {
             },
             AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => return,
         };
-        if agent.profile.has("close") {
+        // The agent may have given the id of a session that it was to restore to another one.
+        let ours = agent.peer.remove_route(&native, &self.agent.route);
+        if ours && agent.profile.has("close") {
             let params: Json = json!({"sessionId": native}).into();
             let _ = agent.peer.request("session/close", &params, &self.agent.route);
         }
-        agent.peer.remove_route(&native);
     }
 
     /// Takes back what an agent was asked that opens the session. Gives the session of its own that it has open by

@@ -76,7 +76,7 @@ impl Registry {
         let ids = add_replay(&mut journal, agent.profile.version, &said);
         // Some agents load anything and have nothing: that is no session.
         if !journal.has_conversation() && row.is_none() {
-            agent.peer.remove_route(id.as_str());
+            agent.peer.remove_route(id.as_str(), &lines.route);
             return Err(unknown());
         }
         // What it replayed was said by an earlier process: this one must not overwrite it.
@@ -205,12 +205,14 @@ async fn restore(
             "session/resume"
         }
     };
-    agent.peer.route(id.as_str(), &lines.route)?;
+    agent.peer.route_asked(id.as_str(), &lines.route)?;
     let sent = agent.peer.request(method, &params.json(), &lines.route);
     let request = sent.map_err(|error| RpcError::internal(error.to_string()))?;
     let outcome = replayed(agent, lines, request).await;
+    let outcome =
+        outcome.and_then(|restored| Ok(agent.peer.route(id.as_str(), &lines.route).map(|()| restored)?));
     if outcome.is_err() {
-        agent.peer.remove_route(id.as_str());
+        agent.peer.remove_route(id.as_str(), &lines.route);
     }
     outcome
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread::server::NativeSessions;
+use rethread::server::{Config, NativeSessions};
 use rethread_testkit::agent::quirk::{GREETING, INTERRUPTION, LONG_LINE, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
-use rethread_testkit::agent::{AgentConfig, Offer, Restores};
+use rethread_testkit::agent::{AgentConfig, Offer, Restores, ScriptedAgent};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
@@ -407,11 +407,67 @@ async fn a_second_session_with_the_same_id_is_refused(pairing: Pairing) {
     assert_eq!(client.view(&second).agent(), ["yours"]);
 }
 
+/// An agent that keeps no sessions and counts them anew with each start gives a new one the id that an old one had. Both go on,
+/// whichever of them it is asked for first.
+async fn an_agent_that_counts_anew_keeps_sessions_apart(pairing: Pairing) {
+    for (first, rounds) in [(Asked::New, 1), (Asked::Old, 1), (Asked::Both, 12)] {
+        for _ in 0..rounds {
+            let world = World::of(pairing);
+            let (old, _) = past(&world, &["say old"]).await;
+            let fresh = ScriptedAgent::of(pairing);
+            let next = World::over(world.client, fresh, world.store.clone(), Config::default());
+            let client = next.ready().await;
+            let new = opened_with(&client, &old, first).await;
+            assert_eq!(next.agent.sessions()[0], world.agent.sessions()[0], "it counts anew");
+            for (session, text) in [(&old, "older"), (&new, "newer"), (&old, "oldest"), (&new, "newest")] {
+                let turn = client.prompt(session, &format!("say {text}")).await;
+                assert_eq!(turn.stop, "end_turn", "{first:?}: {text}");
+            }
+            assert_eq!(client.view(&old).agent(), ["old", "older", "oldest"], "{first:?}");
+            assert_eq!(client.view(&new).agent(), ["newer", "newest"], "{first:?}");
+        }
+    }
+}
+
+/// What the agent is asked for first.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    New,
+    Old,
+    Both,
+}
+
+/// Loads a session and makes a new one, whose id is returned.
+async fn opened_with(client: &Client, old: &str, first: Asked) -> String {
+    let (method, params) = client.load_params(old);
+    let setup = json!({"cwd": CWD, "mcpServers": []});
+    let made = match first {
+        Asked::New => {
+            let made = client.ask("session/new", setup).await;
+            client.load(old).await;
+            made
+        }
+        Asked::Old => {
+            client.load(old).await;
+            client.prompt(old, "usage 1/2").await;
+            client.ask("session/new", setup).await
+        }
+        Asked::Both => {
+            let loading = client.begin(method, params).await;
+            let making = client.begin("session/new", setup).await;
+            client.answer(&loading).await.expect("it is stored");
+            client.answer(&making).await.expect("an agent makes sessions")
+        }
+    };
+    made["sessionId"].as_str().expect("it has an id").to_owned()
+}
+
 pairings!(wire:
     // The answers of an agent of the library are the library's.
     answers_with_text_ids_are_answers,
     // The ids of its sessions are the library's.
     a_second_session_with_the_same_id_is_refused,
+    an_agent_that_counts_anew_keeps_sessions_apart,
 );
 /// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain
 /// version 1 agent.

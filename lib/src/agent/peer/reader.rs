@@ -219,7 +219,7 @@ impl PeerReader {
         self.message_came();
         if head.method.as_deref() == Some("$/cancel_request") {
             // It has no session id: the session with that open request knows it.
-            let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
+            let routes: Vec<_> = locked(&self.peer.shared.routes).all().cloned().collect();
             for route in routes {
                 self.collect(route, AgentLine::Message(bytes.clone()));
             }
@@ -278,7 +278,7 @@ impl PeerReader {
 
     /// Passes a line on to its session, or keeps it while a session is being opened.
     fn deliver_line(&mut self, session: &str, bytes: Bytes, child: Option<String>, asks: AnswerExpected) {
-        let route = locked(&self.peer.shared.routes).get(session).cloned();
+        let route = locked(&self.peer.shared.routes).get(session);
         match route {
             Some(route) => {
                 // At once, since the sub-agent may send the next line.
@@ -397,7 +397,7 @@ mod tests {
             reader.read_line(line(answer));
             assert!(reader.early_lines.is_empty(), "{:?}", reader.early_lines);
             assert_eq!(reader.early_bytes, 0);
-            peer.remove_route("mine");
+            peer.remove_route("mine", &route);
         }
     }
 }
