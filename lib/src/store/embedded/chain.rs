@@ -1,7 +1,7 @@
 //! Reads the unfolded end of a journal: the journal files of a session, in order. Decides whether what cannot be read is an
 //! end that was never synced, which is skipped, or damage.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ pub(super) struct JournalFolder {
     store: FileId,
     /// Where some records begin, so that a long file is not read from its beginning each time.
     marks: Mutex<HashMap<FileName, Vec<(Seq, u64)>>>,
+    /// The files that could not be synced. What a later sync says of them means nothing.
+    unreliable: Mutex<HashSet<FileName>>,
 }
 
 /// Identifies a journal file.
@@ -57,7 +59,7 @@ pub(super) enum ChainFault {
 
 impl JournalFolder {
     pub(super) fn new(path: PathBuf, store: FileId) -> Self {
-        Self { path, store, marks: Mutex::default() }
+        Self { path, store, marks: Mutex::default(), unreliable: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -114,10 +116,21 @@ impl JournalFolder {
         (behind.to_vec(), ahead.first().map(|(_, offset)| *offset))
     }
 
+    /// Remembers that a file could not be synced.
+    pub(super) fn sync_failed(&self, name: &FileName) {
+        locked(&self.unreliable).insert(*name);
+    }
+
+    /// Whether a sync of the file failed before.
+    pub(super) fn is_unreliable(&self, name: &FileName) -> bool {
+        locked(&self.unreliable).contains(name)
+    }
+
     /// Removes files that are not in use any more. One that stays is removed when a store is opened.
     pub(super) fn remove(&self, names: &[FileName]) {
         for name in names {
             locked(&self.marks).remove(name);
+            locked(&self.unreliable).remove(name);
             if let Err(error) = fs::remove_file(self.path_of(name))
                 && error.kind() != io::ErrorKind::NotFound
             {

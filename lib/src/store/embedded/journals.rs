@@ -507,16 +507,19 @@ impl OwnedJournal {
         self.condition = FileCondition::Missing;
     }
 
-    /// The files of former owners and the last entry in them, if they are not known to be synced. A journal that has a file
-    /// of its own has synced them before.
-    pub(super) fn unsynced_leftovers(&self) -> Option<(Vec<FileName>, Seq)> {
+    /// The files of former owners, if they are not known to be synced. A journal that has a file of its own has synced them
+    /// before.
+    pub(super) fn unsynced_leftovers(&self) -> Option<Vec<FileName>> {
         let unsynced = self.condition == FileCondition::Missing && self.synced < self.head;
-        unsynced.then(|| (self.earlier.iter().map(|(name, _)| *name).collect(), self.head))
+        unsynced.then(|| self.earlier.iter().map(|(name, _)| *name).collect())
     }
 
-    /// Notes that the files of former owners, which end with this entry, are synced.
-    pub(super) fn leftovers_synced(&mut self, last: Seq) {
+    /// Notes that the files of former owners, which end with this entry, are synced, or that a synced copy has replaced them.
+    pub(super) fn leftovers_secured(&mut self, last: Seq, copy: Option<FileName>) {
         self.synced = self.synced.max(last);
+        if let Some(copy) = copy {
+            self.earlier = vec![(copy, last)];
+        }
     }
 
     /// Whether entries between two turns are not synced.

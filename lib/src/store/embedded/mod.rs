@@ -2,7 +2,7 @@
 //! processes share it. Appends write to the journal file at once; everything else runs on threads that may block.
 //!
 //! `opening` opens a store, `open_store` has the parts of an open one. Ownership is in `ownership`, appending and folding in `writing`, deleting and
-//! cleaning in `removal`, searching in `search`. `journal_file`, `chain` and `journals` are about the files, the other modules
+//! cleaning in `removal`, searching in `search`. `journal_file`, `chain`, `journals` and `leftovers` are about the files, the other modules
 //! about the database.
 
 use std::path::PathBuf;
@@ -36,6 +36,7 @@ mod imports;
 pub mod inspect;
 mod journal_file;
 mod journals;
+mod leftovers;
 mod list;
 mod locks;
 mod migrate;

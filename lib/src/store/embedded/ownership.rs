@@ -3,52 +3,21 @@
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard};
 
-use rethread_core::stored::Stored;
-use rethread_core::{Entry, Seq, SessionId};
+use rethread_core::{Seq, SessionId};
 use rusqlite::Transaction;
 
-use super::chain::{Chain, FileName, Visit, deregister, files_of, register};
+use super::chain::{FileName, deregister, files_of, register};
 use super::fault::io_failed;
 use super::journals::{FIRST_FILE, FirstFile, OwnedJournal, lock, make};
+use super::leftovers::{Copied, Leftovers};
 use super::open_store::OpenStore;
 use super::read::ReadFault;
 use super::row::{self, existing_head, session_head};
-use super::rows::RowChange;
 use super::session::{self, ClaimedSession, LastOwner};
 use super::{Deleted, Durability, Lease, NewSession, StoreError};
 use super::{backups, free, rows};
 use crate::ids;
 use crate::lock::locked;
-use crate::store::facts::facts;
-
-/// What the files of a session hold when its owner has left it.
-pub(super) struct Leftovers {
-    /// The last entry.
-    head: Seq,
-    /// The last folded entry.
-    folded: Seq,
-    /// The files with entries, each with its last one.
-    files: Vec<(FileName, Seq)>,
-    /// The files without entries.
-    empty: Vec<FileName>,
-    /// What the entries say of the row and a crash may have left out.
-    pub(super) change: RowChange,
-}
-
-impl Leftovers {
-    /// The last entry that is synced after a claim.
-    fn synced(&self, last_owner: LastOwner) -> Seq {
-        match last_owner {
-            LastOwner::Crashed => self.head,
-            LastOwner::Released => self.folded,
-        }
-    }
-
-    /// The files with entries.
-    pub(super) fn names(&self) -> impl Iterator<Item = &FileName> {
-        self.files.iter().map(|(name, _)| name)
-    }
-}
 
 impl OpenStore {
     /// Creates a session that this process owns.
@@ -115,7 +84,7 @@ impl OpenStore {
             Err(StoreError::Unwritable { .. }) => return self.claim_later(session),
             claimed => claimed?,
         };
-        let synced = leftovers.synced(claimed.last_owner);
+        let synced = leftovers.synced(claimed.last_owner());
         let ClaimedSession { key, epoch, journal, .. } = claimed;
         let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
         let file = FirstFile::Missing { journal, epoch, synced };
@@ -140,20 +109,20 @@ impl OpenStore {
                 Some(_) | None => session::claim(tx, &self.this_process, session),
             }
         })?;
-        match self.take_over(session, claimed.key, claimed.last_owner) {
+        match self.take_over(session, &claimed) {
             Ok((leftovers, listed)) => Ok((claimed, leftovers, listed)),
             Err(error) => {
-                // A session that cannot be read belongs to nobody.
-                self.give_up(claimed.key);
+                // The next claim must find what this one has found: an owner that crashed, or none.
+                self.give_back(&claimed, claimed.former_owner.as_deref());
                 Err(error)
             }
         }
     }
 
-    /// Leaves a session to nobody, after an error. If this fails too, the error is the same.
-    fn give_up(&self, key: i64) {
+    /// Leaves a session to nobody or to an owner that has ended, after an error. If this fails too, the error is the same.
+    fn give_back(&self, claimed: &ClaimedSession, to: Option<&str>) {
         let _ = self.write("releasing a session in", Durability::Process, |tx| {
-            session::give_up(tx, &self.this_process, key)
+            session::give_back(tx, &self.this_process, claimed.key, to)
         });
     }
 
@@ -165,7 +134,7 @@ impl OpenStore {
         }
         let (claimable, leftovers, listed) = self.read_with_files("reading", session, |tx| {
             let claimable = session::claimable(tx, &self.this_process, session)?;
-            let leftovers = self.leftovers(tx, session, claimable.key, claimable.last_owner)?;
+            let leftovers = self.leftovers(tx, session, claimable.key, claimable.last_owner())?;
             let listed = row::is_listed(tx, claimable.key)?;
             Ok((claimable, leftovers, listed))
         })?;
@@ -190,10 +159,11 @@ impl OpenStore {
         };
         let (claimed, leftovers, listed) = self.claim_now(&session, Some(epoch))?;
         if leftovers.head != head {
-            self.give_up(claimed.key);
+            // What a crash has left is settled.
+            self.give_back(&claimed, None);
             return Err(StoreError::MovedOn { session, expected: head, found: leftovers.head });
         }
-        let synced = leftovers.synced(claimed.last_owner);
+        let synced = leftovers.synced(claimed.last_owner());
         let mut journal = lock(journal);
         journal.claimed(claimed.journal, leftovers.files, synced);
         journal.listed |= listed;
@@ -204,14 +174,20 @@ impl OpenStore {
     fn take_over(
         &self,
         session: &SessionId,
-        key: i64,
-        last_owner: LastOwner,
+        claimed: &ClaimedSession,
     ) -> Result<(Leftovers, bool), StoreError> {
-        let (leftovers, mut listed) = self.read_with_files("reading", session, |tx| {
+        let (key, last_owner) = (claimed.key, claimed.last_owner());
+        let (mut leftovers, mut listed) = self.read_with_files("reading", session, |tx| {
             Ok((self.leftovers(tx, session, key, last_owner)?, row::is_listed(tx, key)?))
         })?;
         if last_owner == LastOwner::Crashed {
-            self.sync_leftovers(leftovers.names())?;
+            let name = FileName { journal: claimed.journal, epoch: claimed.epoch, number: FIRST_FILE };
+            let (folded, head) = (leftovers.folded, leftovers.head);
+            if let Some(copy) =
+                self.secure(session, key, leftovers.names(), Copied { after: folded, last: head, name })?
+            {
+                leftovers.files = vec![(copy, head)];
+            }
         }
         if !leftovers.empty.is_empty() || !leftovers.change.is_empty() {
             listed = self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
@@ -222,59 +198,6 @@ impl OpenStore {
             self.folder().remove(&leftovers.empty);
         }
         Ok((leftovers, listed))
-    }
-
-    /// Syncs the files of a journal that former owners have left and that are not known to be synced. To be called before
-    /// anything follows them: that will be synced, so they must be, too.
-    pub(super) fn sync_earlier(&self, journal: &Mutex<OwnedJournal>) -> Result<(), StoreError> {
-        let Some((unsynced, head)) = lock(journal).unsynced_leftovers() else { return Ok(()) };
-        self.sync_leftovers(unsynced.iter())?;
-        lock(journal).leftovers_synced(head);
-        Ok(())
-    }
-
-    /// Syncs files that nobody writes any more.
-    pub(super) fn sync_leftovers<'a>(
-        &self,
-        names: impl Iterator<Item = &'a FileName>,
-    ) -> Result<(), StoreError> {
-        for name in names {
-            let path = self.folder().path_of(name);
-            File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
-        }
-        Ok(())
-    }
-
-    /// Reads what earlier owners have left in files.
-    pub(super) fn leftovers(
-        &self,
-        tx: &Transaction<'_>,
-        session: &SessionId,
-        key: i64,
-        last_owner: LastOwner,
-    ) -> Result<Leftovers, ReadFault> {
-        let names = files_of(tx, key)?;
-        let folded = existing_head(tx, session)?.head;
-        let chain = Chain::open(self.folder(), &names)?;
-        let with_entries = chain.names();
-        let (mut head, mut entries): (Seq, Vec<Entry>) = (folded, Vec::new());
-        let end = chain.visit(folded.next(), Seq(u64::MAX), |record| {
-            head = record.seq;
-            // A row that was completed may have been changed from outside since.
-            if last_owner == LastOwner::Crashed {
-                // One that cannot be decoded is an error for whoever reads it.
-                let entry = Stored::compact(record.seq, record.entry).entry();
-                entries.extend(entry.map(std::borrow::Cow::into_owned));
-            }
-            Visit::Next
-        })?;
-        if let Some(skipped) = end.map(|end| end.skipped).filter(|skipped| *skipped > 0) {
-            tracing::warn!(%session, "skipped {skipped} bytes after entry {head} that were never synced");
-        }
-        let empty = names.into_iter().filter(|name| !with_entries.contains(name)).collect();
-        let change = RowChange::in_place(facts(entries.iter()));
-        let files = with_entries.into_iter().map(|name| (name, head)).collect();
-        Ok(Leftovers { head, folded, files, empty, change })
     }
 
     /// Releases a session; does nothing if the lease is not the one in force.
@@ -295,7 +218,7 @@ impl OpenStore {
             (journal.key, journal.empty_files())
         };
         let mut unused = self.write("releasing a session in", removal_durability(&empty), |tx| {
-            session::give_up(tx, &self.this_process, key)?;
+            session::give_back(tx, &self.this_process, key, None)?;
             deregister(tx, key, &empty)?;
             Ok(empty.clone())
         })?;
@@ -325,82 +248,4 @@ fn removal_durability(files: &[FileName]) -> Durability {
 
 fn row_is_deleted(store: &OpenStore, key: i64) -> Result<bool, StoreError> {
     store.readers.read("reading", |tx| Ok(row::deleted_of(tx, key)? == Deleted::Yes))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use rethread_core::TitleSource;
-
-    use super::super::{EmbeddedPaths, EmbeddedStore};
-    use super::*;
-    use crate::store::{Append, RowFacts, Store as _};
-
-    fn paths(dir: &tempfile::TempDir) -> EmbeddedPaths {
-        EmbeddedPaths { database: dir.path().join("rethread.db"), locks: dir.path().join("locks") }
-    }
-
-    fn append(lease: &Lease) -> Append {
-        let title = Entry::TitleSet { title: "title".to_owned(), by: TitleSource::Agent };
-        Append {
-            session: lease.session.clone(),
-            epoch: lease.epoch,
-            expected: lease.head,
-            entries: vec![Arc::new(title)],
-            facts: RowFacts::default(),
-            durability: Durability::Process,
-            at: None,
-        }
-    }
-
-    /// A session with an entry that is not synced.
-    async fn written(store: &EmbeddedStore) -> Lease {
-        let new = NewSession {
-            id: "s".into(),
-            cwd: "/w".to_owned(),
-            agent: "agent".to_owned(),
-            parent: None,
-            entries: Vec::new(),
-            facts: RowFacts::default(),
-            snapshot: None,
-            at: 1,
-        };
-        let lease = store.create(new).await.unwrap();
-        store.append(append(&lease)).await.unwrap();
-        lease
-    }
-
-    #[tokio::test]
-    async fn the_files_of_an_owner_that_released_a_session_are_synced_before_anything_follows_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
-        let lease = written(&store).await;
-        store.release(&lease).await.unwrap();
-        let open = store.opening.wait().unwrap();
-        // Nobody makes a file meanwhile.
-        let making = locked(&open.making);
-        let claimed = open.claim(&lease.session).unwrap();
-        let journal = open.journals.get(&lease.session).unwrap();
-        assert_eq!((claimed.head, lock(&journal).synced()), (Seq(1), Seq(0)));
-        drop(making);
-        open.make_missing_files().unwrap();
-        assert_eq!(lock(&journal).synced(), Seq(1));
-        assert!(lock(&journal).unsynced_leftovers().is_none());
-        store.append(append(&claimed)).await.unwrap();
-        assert_eq!(lock(&journal).synced(), Seq(1), "the next entry is not synced with them");
-    }
-
-    #[tokio::test]
-    async fn the_files_of_an_owner_that_crashed_are_synced_with_the_claim() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
-        let lease = written(&store).await;
-        drop(store);
-        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
-        let open = store.opening.wait().unwrap();
-        open.claim(&lease.session).unwrap();
-        let journal = open.journals.get(&lease.session).unwrap();
-        assert_eq!(lock(&journal).synced(), Seq(1));
-    }
 }

@@ -206,14 +206,16 @@ impl OpenStore {
             let epoch = session_head(tx, session)?.epoch;
             Ok((epoch, self.leftovers(tx, session, key, last_owner)?))
         })?;
-        // A session without an owner counts as one that was released, so that its turns are synced.
-        self.sync_leftovers(leftovers.names())?;
         self.write("updating a row in", Durability::Process, |tx| {
             session_head(tx, session)?.check_epoch(session, epoch)?;
-            rows::write_one(tx, key, &leftovers.change)?;
-            session::forget_owner(tx, key)
+            Ok(rows::write_one(tx, key, &leftovers.change)?)
         })?;
-        self.fold_unowned(session, key, None)
+        // The fold is synced. Until then the session counts as one whose owner has crashed.
+        self.fold_unowned(session, key, None)?;
+        self.write("updating a row in", Durability::Process, |tx| {
+            session_head(tx, session)?.check_epoch(session, epoch)?;
+            session::forget_owner(tx, key)
+        })
     }
 
     /// The sessions with files that nobody owns.

@@ -86,7 +86,7 @@ pub(super) fn live_owner(
 
 /// The owner that a row names; it may have ended.
 pub(super) struct NamedOwner {
-    id: String,
+    pub(super) id: String,
     since: Option<i64>,
 }
 

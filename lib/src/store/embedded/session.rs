@@ -51,7 +51,17 @@ pub(super) struct ClaimedSession {
     pub(super) epoch: u64,
     /// The id of its journal files.
     pub(super) journal: FileId,
-    pub(super) last_owner: LastOwner,
+    /// The owner that has ended without releasing the session, if there was one.
+    pub(super) former_owner: Option<String>,
+}
+
+impl ClaimedSession {
+    pub(super) fn last_owner(&self) -> LastOwner {
+        match self.former_owner {
+            Some(_) => LastOwner::Crashed,
+            None => LastOwner::Released,
+        }
+    }
 }
 
 /// How the last owner of a session left it.
@@ -106,9 +116,9 @@ pub(super) fn claimable(
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
     let epoch = last_epoch + 1;
-    let last_owner = if named.is_some() { LastOwner::Crashed } else { LastOwner::Released };
+    let former_owner = named.map(|named| named.id);
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
-    Ok(ClaimedSession { key, epoch, journal, last_owner })
+    Ok(ClaimedSession { key, epoch, journal, former_owner })
 }
 
 /// How the last owner of a session that nobody owns left it.
@@ -125,11 +135,16 @@ pub(super) fn forget_owner(tx: &Transaction<'_>, key: i64) -> Result<(), SqliteF
     Ok(())
 }
 
-/// Leaves a session to nobody.
-pub(super) fn give_up(tx: &Transaction<'_>, this_process: &ThisProcess, key: i64) -> Result<(), SqliteFault> {
+/// Leaves a session to nobody, or to an owner that has ended: then the next claim settles what that one has left.
+pub(super) fn give_back(
+    tx: &Transaction<'_>,
+    this_process: &ThisProcess,
+    key: i64,
+    to: Option<&str>,
+) -> Result<(), SqliteFault> {
     tx.execute(
-        "UPDATE session SET owner = NULL, owned_since = NULL, release_asked_at = NULL WHERE key = ?1 AND owner = ?2",
-        params![key, this_process.id()],
+        "UPDATE session SET owner = ?3, owned_since = NULL, release_asked_at = NULL WHERE key = ?1 AND owner = ?2",
+        params![key, this_process.id(), to],
     )?;
     Ok(())
 }

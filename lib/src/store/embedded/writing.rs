@@ -160,7 +160,7 @@ impl OpenStore {
             return Ok(());
         }
         self.claim_open(&journal, &making)?;
-        self.sync_earlier(&journal)?;
+        self.secure_earlier(&journal, &making)?;
         let name = self.make_file(&journal)?;
         self.journals.replace_file(session, name)
     }
@@ -182,8 +182,11 @@ impl OpenStore {
         let Some(journal) = self.journals.get(&lease.session) else {
             return Err(StoreError::Unknown(lease.session.clone()));
         };
-        self.claim_open(&journal, &locked(&self.making))?;
-        self.sync_earlier(&journal)?;
+        {
+            let making = locked(&self.making);
+            self.claim_open(&journal, &making)?;
+            self.secure_earlier(&journal, &making)?;
+        }
         let prepared = {
             let journal = lock(&journal);
             journal.check_epoch(lease)?;
