@@ -13,7 +13,7 @@ use rusqlite::{Transaction, params};
 use super::fault::SqliteFault;
 use super::integers::{from_sql, to_sql};
 use super::journal_file::{
-    FileHeader, FileId, HEADER_BYTES, NextRecord, Record, RecordReader, has_turn_end_after,
+    FileHeader, FileId, HEADER_BYTES, NextRecord, Record, RecordReader, has_turn_end_after, used_length,
 };
 use crate::lock::locked;
 
@@ -114,6 +114,11 @@ impl JournalFolder {
         let places = marks.get(name).map(Vec::as_slice).unwrap_or_default();
         let (behind, ahead) = places.split_at(places.partition_point(|(known, _)| *known < before));
         (behind.to_vec(), ahead.first().map(|(_, offset)| *offset))
+    }
+
+    /// The bytes of a file that are used; 0 if it cannot be read.
+    pub(super) fn used_bytes(&self, name: &FileName) -> u64 {
+        File::open(self.path_of(name)).and_then(|file| used_length(&file)).unwrap_or(0)
     }
 
     /// Remembers that a file could not be synced.
@@ -261,8 +266,7 @@ impl<'a> Chain<'a> {
             end.last = reached.last.or(end.last);
             end.skipped = link.length.saturating_sub(reached.offset);
             if end.skipped > 0 && next.is_none() {
-                let before = expected.0.saturating_sub(1);
-                let lost = has_turn_end_after(&link.file, reached.offset, Seq(before));
+                let lost = link.has_lost(expected, reached.offset);
                 if lost.map_err(|error| ChainFault::Io(link.path.clone(), error))? {
                     return Err(link.damaged(expected, reached.offset, "a record cannot be read"));
                 }
@@ -283,12 +287,14 @@ impl<'a> Chain<'a> {
                     .map_err(|fault| fault.at(&link.path))?;
             }
             let (places, end) = self.folder.places(&link.name, before);
-            let end = end.unwrap_or(link.length);
-            if end - HEADER_BYTES as u64 > room {
+            let length = || used_length(&link.file).map_err(|error| ChainFault::Io(link.path.clone(), error));
+            let end = end.map_or_else(length, Ok)?;
+            let used = end.saturating_sub(HEADER_BYTES as u64);
+            if used > room {
                 let far = places.iter().rev().find(|(_, offset)| offset + room <= end);
                 return Ok(Ok(far.map_or(first, |(seq, _)| *seq)));
             }
-            room -= end - HEADER_BYTES as u64;
+            room -= used;
         }
         Ok(Err(room))
     }
@@ -373,6 +379,16 @@ impl Link {
                 NextRecord::Bad { offset } => return Ok(LinkEnd::Reached(Reached { last, offset })),
             }
         }
+    }
+
+    /// Whether a record that cannot be read was once synced. One that can be read by now was being written.
+    fn has_lost(&self, seq: Seq, offset: u64) -> io::Result<bool> {
+        if !has_turn_end_after(&self.file, offset, Seq(seq.0.saturating_sub(1)))? {
+            return Ok(false);
+        }
+        let length = self.file.metadata()?.len();
+        let mut reader = RecordReader::new(&self.file, offset, seq, length);
+        Ok(!matches!(reader.next()?, NextRecord::Record(_)))
     }
 
     fn damaged(&self, at: Seq, offset: u64, what: &str) -> ChainFault {

@@ -1,5 +1,6 @@
 //! The format of a journal file: a header, then one record for each entry. A record has its sequence number, its length and
-//! a checksum, so that a torn or damaged one is found. Knows nothing of sessions and leases.
+//! a checksum, so that a torn or damaged one is found. Zeros may follow, up to [`AHEAD_BYTES`]: room for the next records, so that
+//! a sync need not write the new length of the file. Knows nothing of sessions and leases.
 
 use std::fs::File;
 use std::io;
@@ -19,6 +20,9 @@ const RECORD_BYTES: usize = 8 + 4 + 4;
 
 /// How much of a file is read at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// How many zeros may follow the last record.
+pub(super) const AHEAD_BYTES: usize = 16 * 1024;
 
 /// How far the sequence number of a good record can be from the last one, when one is searched behind a bad one.
 const SEARCH_RANGE: u64 = 1 << 32;
@@ -166,22 +170,41 @@ impl<'f> RecordReader<'f> {
         if offset >= self.length {
             return Ok(NextRecord::End);
         }
-        let bad = Ok(NextRecord::Bad { offset });
+        let mut found = self.find()?;
+        if found.is_none() {
+            // Its owner may have been writing it: what was read last is newer than what was read first.
+            self.buffer.truncate(self.taken);
+            found = self.find()?;
+        }
+        let Some(length) = found else {
+            return Ok(if self.only_zeros_follow()? { NextRecord::End } else { NextRecord::Bad { offset } });
+        };
+        let (seq, from) = (self.expected, self.taken + RECORD_BYTES);
+        self.taken += RECORD_BYTES + length;
+        self.expected = seq.next();
+        Ok(NextRecord::Record(Record { seq, entry: &self.buffer[from..from + length], offset }))
+    }
+
+    /// Has the next record in the buffer and returns the length of its entry; nothing if it is not good.
+    fn find(&mut self) -> io::Result<Option<usize>> {
         if !self.fill(RECORD_BYTES)? {
-            return bad;
+            return Ok(None);
         }
         let head = self.unread();
-        let (Some(seq), Some(length)) = (number(&head[..8]), length_of(head)) else { return bad };
+        let (Some(seq), Some(length)) = (number(&head[..8]), length_of(head)) else { return Ok(None) };
         if Seq(seq) != self.expected || !self.fill(RECORD_BYTES + length)? {
-            return bad;
+            return Ok(None);
         }
-        if !is_good(&self.unread()[..RECORD_BYTES + length]) {
-            return bad;
+        Ok(is_good(&self.unread()[..RECORD_BYTES + length]).then_some(length))
+    }
+
+    /// Whether nothing was written from here on.
+    fn only_zeros_follow(&self) -> io::Result<bool> {
+        let left = usize::try_from(self.length - self.offset()).unwrap_or(usize::MAX);
+        if left > AHEAD_BYTES {
+            return Ok(false);
         }
-        let from = self.taken + RECORD_BYTES;
-        self.taken += RECORD_BYTES + length;
-        self.expected = self.expected.next();
-        Ok(NextRecord::Record(Record { seq: Seq(seq), entry: &self.buffer[from..from + length], offset }))
+        Ok(read_range(self.file, self.offset(), left)?.iter().all(|byte| *byte == 0))
     }
 
     fn offset(&self) -> u64 {
@@ -218,6 +241,29 @@ impl<'f> RecordReader<'f> {
     }
 }
 
+/// The length of a file without the zeros behind its last record.
+pub(super) fn used_length(file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let ahead = usize::try_from(length).unwrap_or(usize::MAX).min(AHEAD_BYTES);
+    let begins = length - ahead as u64;
+    let bytes = read_range(file, begins, ahead)?;
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    Ok(begins + used as u64)
+}
+
+/// Reads a part of a file, or less if the file is shorter by now: its owner may have cut off zeros.
+fn read_range(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut read) = (vec![0; length], 0);
+    while read < length {
+        match file.read_at(&mut bytes[read..], offset + read as u64)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 fn length_of(head: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes(head.get(8..12)?.try_into().ok()?);
     usize::try_from(length).ok()
@@ -231,8 +277,8 @@ fn is_good(record: &[u8]) -> bool {
 /// Searches a good record of the end of a turn behind a bad record. There is one only if what is bad was once synced.
 pub(super) fn has_turn_end_after(file: &File, offset: u64, last: Seq) -> io::Result<bool> {
     let length = file.metadata()?.len();
-    let mut bytes = vec![0; usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut bytes, offset)?;
+    let bytes =
+        read_range(file, offset, usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX))?;
     Ok((1..bytes.len()).any(|at| is_turn_end(&bytes[at..], last)))
 }
 
@@ -323,6 +369,37 @@ mod tests {
                 assert!(bad.is_some() && titles.len() < 3 && titles == whole[..titles.len()], "bit {bit}");
             }
         }
+    }
+
+    #[test]
+    fn zeros_behind_the_last_record_are_its_end_and_zeros_before_others_are_not() {
+        let bytes = records(&["a", "b"]);
+        let whole = read(&bytes).0;
+        for ahead in [1, RECORD_BYTES - 1, RECORD_BYTES, AHEAD_BYTES] {
+            let mut extended = bytes.clone();
+            extended.resize(bytes.len() + ahead, 0);
+            assert_eq!(read(&extended), (whole.clone(), None), "{ahead}");
+            assert_eq!(used_length(&file(&extended)).unwrap(), bytes.len() as u64, "{ahead}");
+            extended.push(1);
+            assert_eq!(read(&extended), (whole.clone(), Some(bytes.len() as u64)), "{ahead}");
+        }
+        let mut hole = bytes.clone();
+        hole[HEADER_BYTES..HEADER_BYTES + RECORD_BYTES].fill(0);
+        assert_eq!(read(&hole), (Vec::new(), Some(HEADER_BYTES as u64)));
+    }
+
+    #[test]
+    fn a_record_that_is_being_written_is_read_again() {
+        let bytes = records(&["a", "b"]);
+        let mut half = bytes.clone();
+        let second = records(&["a"]).len();
+        half[second..second + RECORD_BYTES].fill(0);
+        let file = file(&half);
+        let mut reader = RecordReader::new(&file, HEADER_BYTES as u64, Seq(5), bytes.len() as u64);
+        assert!(matches!(reader.next().unwrap(), NextRecord::Record(_)));
+        // The reader has the zeros in its buffer.
+        file.write_all_at(&bytes, 0).unwrap();
+        assert!(matches!(reader.next().unwrap(), NextRecord::Record(record) if record.seq == Seq(6)));
     }
 
     #[test]

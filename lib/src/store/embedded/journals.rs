@@ -14,11 +14,14 @@ use rethread_core::{Entry, Seq, SessionId};
 use super::chain::{Chain, ChainFault, FileName, JournalFolder, MARK_BYTES, Visit};
 use super::fault::{failed, io_failed};
 use super::files::PRIVATE_FILE;
-use super::journal_file::{FileId, copy_record, write_record};
+use super::journal_file::{AHEAD_BYTES, FileId, copy_record, write_record};
 use super::{Append, Lease, StoreError};
 
 /// A larger buffer is not kept between appends.
 const MAX_KEPT_BUFFER: usize = 64 * 1024;
+
+/// A turn begins with room for at least so many bytes in the file. Most turns need less, and are then synced without the length.
+const LEAST_ROOM: u64 = 4 * 1024;
 
 /// A sync that takes longer is not quick.
 const QUICK_SYNC_MICROS: u64 = 5_000;
@@ -81,6 +84,8 @@ struct JournalFile {
     /// Closed if too many are open.
     file: Option<Arc<File>>,
     length: u64,
+    /// The length with the zeros that follow.
+    extended: u64,
     /// The last known place of a record.
     marked: u64,
 }
@@ -241,8 +246,12 @@ impl OwnedJournals {
             write_record(seq, entry, buffer);
         }
         journal.before = (journal.current.length, journal.turn);
-        self.write(&mut journal, buffer)?;
-        self.mark(&mut journal.current, first, buffer.len() as u64);
+        let appended = buffer.len();
+        if journal.current.needs_room(appended) && begins_turn(&append.entries) {
+            buffer.resize(appended + AHEAD_BYTES, 0);
+        }
+        self.write(&mut journal, buffer, appended)?;
+        self.mark(&mut journal.current, first, appended as u64);
         journal.head = seq;
         journal.note_turn(&append.entries);
         if buffer.capacity() > MAX_KEPT_BUFFER {
@@ -268,6 +277,7 @@ impl OwnedJournals {
             return;
         }
         (journal.current.length, journal.turn) = journal.before;
+        journal.current.extended = journal.current.length;
         journal.head = append.expected;
         let (length, file) = (journal.current.length, self.opened(&mut journal));
         // If the records stay in the file, the next file begins with their numbers and counts.
@@ -281,20 +291,32 @@ impl OwnedJournals {
         self.get(&append.session).ok_or_else(|| StoreError::Unknown(append.session.clone()))
     }
 
-    fn write(&self, journal: &mut OwnedJournal, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Writes bytes behind the others. Those behind `appended` are room for later ones, and are left out if they do not fit.
+    fn write(&self, journal: &mut OwnedJournal, bytes: &[u8], appended: usize) -> Result<(), StoreError> {
         // The path is made only for an error.
         let path = |journal: &OwnedJournal| self.folder.path_of(&journal.current.name);
         let file = self.opened(journal).map_err(|error| failed("opening", &path(journal), error))?;
         let at = journal.current.length;
-        if let Err(error) = file.write_all_at(bytes, at) {
-            // A part may have been written: it must not be followed by anything.
-            if file.set_len(at).is_err() {
-                journal.condition = FileCondition::Unreliable;
-            }
-            return Err(failed("writing", &path(journal), error));
+        let mut written = file.write_all_at(bytes, at).map(|()| bytes.len());
+        if written.is_err() && appended < bytes.len() {
+            let alone = file.set_len(at).and_then(|()| file.write_all_at(&bytes[..appended], at));
+            written = alone.map(|()| appended);
         }
-        journal.current.length = at + bytes.len() as u64;
-        Ok(())
+        match written {
+            Ok(written) => {
+                journal.current.length = at + appended as u64;
+                journal.current.extended = journal.current.extended.max(at + written as u64);
+                Ok(())
+            }
+            Err(error) => {
+                // A part may have been written: it must not be followed by anything.
+                journal.current.extended = at;
+                if file.set_len(at).is_err() {
+                    journal.condition = FileCondition::Unreliable;
+                }
+                Err(failed("writing", &path(journal), error))
+            }
+        }
     }
 
     /// Syncs what has been written, however long that takes. Call it on a thread that may block.
@@ -346,7 +368,8 @@ impl OwnedJournals {
         if journal.condition != FileCondition::Missing {
             journal.earlier.push(old);
         }
-        journal.current = JournalFile { name, file: None, length: bytes.len() as u64, marked: 0 };
+        let length = bytes.len() as u64;
+        journal.current = JournalFile { name, file: None, length, extended: length, marked: 0 };
         journal.synced = journal.head;
         journal.next = None;
         journal.condition = FileCondition::Good;
@@ -413,6 +436,17 @@ impl OwnedJournals {
         }
     }
 
+    /// Cuts off the zeros behind the last record of a journal that is not written any more.
+    pub(super) fn trim(&self, journal: &Mutex<OwnedJournal>) {
+        let mut journal = lock(journal);
+        let current = &mut journal.current;
+        if let Some(file) = current.file.as_ref().filter(|_| current.length < current.extended)
+            && file.set_len(current.length).is_ok()
+        {
+            current.extended = current.length;
+        }
+    }
+
     fn close_file(&self, journal: &mut OwnedJournal) {
         if journal.current.file.take().is_some() {
             self.open_files.fetch_sub(1, Ordering::Relaxed);
@@ -436,6 +470,10 @@ impl OwnedJournals {
             journal.earlier.push((done.name, journal.head));
         }
     }
+}
+
+fn begins_turn(entries: &[Arc<Entry>]) -> bool {
+    entries.iter().any(|entry| matches!(**entry, Entry::TurnStarted { .. }))
 }
 
 /// Why a sync failed.
@@ -571,7 +609,13 @@ impl OwnedJournal {
 
 impl JournalFile {
     fn empty(name: FileName) -> Self {
-        Self { name, file: None, length: 0, marked: 0 }
+        Self { name, file: None, length: 0, extended: 0, marked: 0 }
+    }
+
+    /// Whether there is little room for a turn behind what is appended. The first turn of a file needs none: many sessions have
+    /// no other.
+    fn needs_room(&self, appended: usize) -> bool {
+        self.length > 0 && self.length + appended as u64 + LEAST_ROOM > self.extended
     }
 }
 

@@ -217,6 +217,7 @@ impl OpenStore {
             }
             (journal.key, journal.empty_files())
         };
+        self.journals.trim(&journal);
         let mut unused = self.write("releasing a session in", removal_durability(&empty), |tx| {
             session::give_back(tx, &self.this_process, key, None)?;
             deregister(tx, key, &empty)?;

@@ -100,8 +100,7 @@ impl OpenStore {
             let bytes: i64 = tx.prepare_cached(sql)?.query_row([key, needed], |row| row.get(0))?;
             Ok((from_sql(bytes), files_of(tx, key)?))
         })?;
-        let length = |name| fs::metadata(self.folder().path_of(name)).map_or(0, |file| file.len());
-        Ok(bytes + files.iter().map(length).sum::<u64>())
+        Ok(bytes + files.iter().map(|name| self.folder().used_bytes(name)).sum::<u64>())
     }
 
     /// Asks the owner of a session to release it; settles what one that has ended has left.

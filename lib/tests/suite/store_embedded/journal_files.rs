@@ -116,6 +116,71 @@ fn a_session_that_is_claimed_and_released_again_and_again_leaves_no_files() {
     assert_eq!((all_files(dir.path()), registered_files(dir.path())), (0, 0));
 }
 
+fn turn_start() -> Arc<Entry> {
+    let state = serde_json::json!({"sessionUpdate": "state_update", "state": "running"}).into();
+    Arc::new(Entry::TurnStarted { turn: TurnNo(1), at: 1, state })
+}
+
+#[test]
+fn a_file_with_several_turns_has_room_that_nobody_takes_for_entries() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut lease = store.create(new_session("s")).unwrap();
+    let mut lengths = Vec::new();
+    let mut expected = Vec::new();
+    for turn in 0..100 {
+        let text = format!("<{turn}>");
+        append(&store, &mut lease, vec![turn_start()]).unwrap();
+        append_synced(&store, &mut lease, vec![entry(&text), turn_end()]);
+        lengths.push(fs::metadata(&journal_files(dir.path())[0]).unwrap().len());
+        expected.push(text);
+    }
+    lengths.dedup();
+    assert!(lengths.len() < 10, "the length changes with few turns: {lengths:?}");
+    let texts = |store: &Blocking| -> Vec<String> {
+        let mut items = read_all(store, "s", 1000);
+        items.retain(|item| !matches!(item.entry, Entry::TurnStarted { .. } | Entry::TurnEnded { .. }));
+        show(&items).iter().map(|item| item[item.find('<').unwrap()..].to_owned()).collect()
+    };
+    assert_eq!(texts(&store), expected);
+    let other = open(dir.path());
+    assert_eq!(texts(&other), expected, "another process reads the same");
+    assert_eq!(other.find(&id("s")).unwrap().unwrap().head, lease.head);
+    let size = store.size(&id("s")).unwrap();
+    assert!(size < *lengths.last().unwrap(), "room is not counted: {size} of {lengths:?}");
+    // As after a crash: nobody has cut off the zeros.
+    let file = journal_files(dir.path()).remove(0);
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.ends_with(&[0; 64]));
+    drop((store, other));
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    let store = open(dir.path());
+    let claimed = store.claim(&id("s")).unwrap();
+    assert_eq!((claimed.head, texts(&store)), (lease.head, expected));
+    // Zeros with something behind them are no end.
+    let hole = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    hole.write_all_at(&[0; 16], place_of(&file, "<50>") - 64).unwrap();
+    drop(store);
+    let store = open(dir.path());
+    assert!(matches!(store.claim(&id("s")), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
+fn the_room_of_a_session_that_is_released_is_cut_off() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut lease = store.create(new_session("s")).unwrap();
+    for _ in 0..2 {
+        append(&store, &mut lease, vec![turn_start()]).unwrap();
+        append_synced(&store, &mut lease, vec![entry("a"), turn_end()]);
+    }
+    let file = journal_files(dir.path()).remove(0);
+    assert!(fs::read(&file).unwrap().ends_with(&[0; 64]));
+    store.release(&lease).unwrap();
+    assert!(!fs::read(&file).unwrap().ends_with(&[0; 64]));
+    assert_eq!(store.claim(&id("s")).unwrap().head, lease.head);
+}
+
 #[test]
 fn an_end_that_was_never_synced_is_skipped() {
     let (dir, file) = left(None);

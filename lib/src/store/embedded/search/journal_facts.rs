@@ -1,8 +1,6 @@
 //! What the store says of a journal that is to be indexed: for which session its text is shown, up to where, and in which
 //! scope. Text that a deleted session shares with forks is shown for one of them.
 
-use std::fs;
-
 use rethread_core::{Seq, SessionId};
 use rusqlite::{OptionalExtension as _, Transaction};
 
@@ -113,7 +111,7 @@ impl OpenStore {
     ) -> Result<String, SqliteFault> {
         let mut state = format!("{head} {liveness:?}");
         for name in files_of(tx, key)? {
-            let length = fs::metadata(self.folder().path_of(&name)).map_or(0, |file| file.len());
+            let length = self.folder().used_bytes(&name);
             state += &format!(" {}.{}:{length}", name.epoch, name.number);
         }
         Ok(state)
