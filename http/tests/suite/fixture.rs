@@ -12,15 +12,21 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rethread::agent::host::AgentSource;
 use rethread::edge::Version;
+use rethread::secret::Secret;
 use rethread::server::{ClientRole, RemoteRules, StdioServers, WhenUnattended};
+use rethread::store::{HostContact, HostNumber};
 use rethread_http::{
-    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, Tokens, tls_acceptor,
+    AgentDirectory, ClusterKey, Guard, HostNetwork, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget,
+    Tokens, tls_acceptor,
 };
 use rethread_testkit::agent::ScriptedAgent;
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
+
+/// The key that it shares with other hosts.
+pub(crate) const CLUSTER_KEY: &str = "a key that the hosts of these tests share";
 
 /// A listener.
 pub(crate) struct Listening {
@@ -33,6 +39,7 @@ pub(crate) struct Listening {
     /// The codes for its web page.
     pub(crate) codes: Arc<OneTimeCodes>,
     pub(crate) world: World,
+    contact: HostContact,
     clients: Box<dyn Fn() -> usize + Send + Sync>,
     _folder: tempfile::TempDir,
 }
@@ -64,6 +71,7 @@ impl Listening {
 
     /// The same with TLS.
     pub(crate) async fn with_tls(agent: Version, config: HttpConfig, tls: Option<(&Path, &Path)>) -> Self {
+        let is_encrypted = tls.is_some();
         let tls = tls.map(|(certificate, key)| tls_acceptor(certificate, key).expect("they are valid"));
         let folder = tempfile::tempdir().expect("a folder can be made");
         let cwd = folder.path().join("work");
@@ -78,9 +86,18 @@ impl Listening {
         let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
         let http =
             HttpListener::new(listener, tls, world.server.clone(), guard, tokens.clone(), agents, config);
+        let scheme = if is_encrypted { "https" } else { "http" };
+        let contact = HostContact { number: HostNumber(5), address: format!("{scheme}://{address}") };
+        let key = ClusterKey::new(&Secret::new(CLUSTER_KEY)).expect("it is long enough");
+        http.serve_hosts(Arc::new(HostNetwork::new(key, contact.clone(), None)));
         let (codes, clients) = (http.codes(), Box::new(http.client_count()));
         tokio::spawn(http.serve(std::future::pending()));
-        Self { address, tokens, token, cwd, codes, world, clients, _folder: folder }
+        Self { address, tokens, token, cwd, codes, world, contact, clients, _folder: folder }
+    }
+
+    /// Where other hosts reach it.
+    pub(crate) fn contact(&self) -> HostContact {
+        self.contact.clone()
     }
 
     /// How many clients the server knows.

@@ -2,6 +2,7 @@
 
 mod faults;
 mod fixture;
+mod hosts;
 mod metrics;
 mod page;
 mod security;
