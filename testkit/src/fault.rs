@@ -14,6 +14,7 @@ pub type FaultStore = Watched<Faults>;
 #[derive(Default)]
 pub struct Faults {
     appends: AtomicUsize,
+    lost_answers: AtomicUsize,
     reads: AtomicUsize,
 }
 
@@ -21,6 +22,11 @@ impl Faults {
     /// Makes the next `count` appends fail.
     pub fn fail_appends(&self, count: usize) {
         self.appends.store(count, Ordering::SeqCst);
+    }
+
+    /// Makes the next `count` appends fail although they are stored, as on a connection that breaks after the commit.
+    pub fn lose_answers(&self, count: usize) {
+        self.lost_answers.store(count, Ordering::SeqCst);
     }
 
     /// Makes the next `count` reads of a journal fail.
@@ -33,6 +39,10 @@ impl Watchman for Faults {
     fn appending(&self, _append: &Append) -> StoreFuture<'_, ()> {
         let outcome = if spend(&self.appends) { Err(full("appending")) } else { Ok(()) };
         Box::pin(std::future::ready(outcome))
+    }
+
+    fn appended(&self) -> Result<(), StoreError> {
+        if spend(&self.lost_answers) { Err(full("appending")) } else { Ok(()) }
     }
 
     fn reading(&self) -> Result<(), StoreError> {

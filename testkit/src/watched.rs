@@ -21,6 +21,15 @@ pub trait Watchman: Default + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Called after an append was stored.
+    ///
+    /// # Errors
+    ///
+    /// The error that the writer gets, although the entries are stored.
+    fn appended(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Called before a read of a journal.
     ///
     /// # Errors
@@ -70,7 +79,8 @@ impl<W: Watchman> Store for Watched<W> {
     fn append(&self, append: Append) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.watchman.appending(&append).await?;
-            self.store.append(append).await
+            self.store.append(append).await?;
+            self.watchman.appended()
         })
     }
 

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 pairings!(
     a_turn_is_answered_after_its_end_is_safe_from_a_power_cut,
     an_error_of_the_disk_fails_the_turn_and_nothing_unwritten_is_told,
+    what_a_failed_append_stored_all_the_same_is_shown,
     a_disk_that_stays_full_refuses_and_works_again_with_room,
     a_new_id_can_be_loaded,
 );
@@ -73,6 +74,24 @@ async fn an_error_of_the_disk_fails_the_turn_and_nothing_unwritten_is_told(pairi
     assert!(error["message"].as_str().is_some_and(|text| text.contains("no space left")), "{error}");
     assert_eq!(client.view(&session).agent(), ["one"]);
     assert_works_again(&world, &client, &session, &["one"]).await;
+}
+
+/// Promise 3, an append that is stored although it fails: who is attached sees it as whoever loads the session later does.
+async fn what_a_failed_append_stored_all_the_same_is_shown(pairing: Pairing) {
+    let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new())));
+    let world = over(pairing, store.clone());
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let request = client.begin_prompt(&session, "say one; wait gate; say two; wait end").await;
+    client.wait_update(0, &session, "one", |update| update["content"]["text"] == "one").await;
+    store.lose_answers(1);
+    world.agent.open_gate("gate");
+    failed_turn(&client, &session, &request).await;
+    client.wait_update(0, &session, "two", |update| update["content"]["text"] == "two").await;
+    world.agent.open_gate("end");
+    let shown = client.view(&session).agent();
+    assert_works_again(&world, &client, &session, &shown.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
 }
 
 /// Promise 3, for as long as the disk is full.

@@ -81,9 +81,8 @@ fn expected(guest: Guest, method: &str) -> Option<(Gets, Value)> {
         "auth/login" => (guest.only(Version::V2, RefusalForAll), json!({"methodId": "key"})),
         "auth/logout" => (guest.only(Version::V2, RefusalForAll), json!({})),
         "session/new" => (RefusalForAll, json!({"cwd": "/work", "mcpServers": []})),
-        "session/list" | "_rethread/list/subscribe" | "_session/list/subscribe" | "_rethread/usage" => {
-            (RefusalForAll, json!({}))
-        }
+        "session/list" | "_rethread/list/subscribe" | "_rethread/usage" => (RefusalForAll, json!({})),
+        "_session/list/subscribe" => (RefusalForAll, json!({"cwd": "/work"})),
         "_rethread/search" => (RefusalForAll, json!({"query": "hidden"})),
         "_session/batch_get" => (RefusalForAll, json!({"sessionIds": []})),
         "_rethread/list/unsubscribe" | "_session/list/unsubscribe" => {

@@ -41,6 +41,8 @@ impl LiveSession {
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
                 (self.condition.broken, self.condition.ahead) = (None, false);
+                // An append that failed may have been stored all the same: clients read that from the store.
+                self.live.advance_to(self.lease.head);
                 let following = self.publish(&entries);
                 // After the end of the turn, which takes away its own deadline.
                 if matches!(self.agent.slot, AgentSlot::Stopping(_)) {

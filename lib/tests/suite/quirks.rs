@@ -467,6 +467,7 @@ pairings!(wire:
     answers_with_text_ids_are_answers,
     // The ids of its sessions are the library's.
     a_second_session_with_the_same_id_is_refused,
+    // The same.
     an_agent_that_counts_anew_keeps_sessions_apart,
 );
 /// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain

@@ -7,15 +7,15 @@ use super::{FromAgent, SessionIdInUse};
 
 /// The sessions of one agent process, by the agent's ids.
 #[derive(Default)]
-pub(super) struct Routes(foldhash::HashMap<String, Route>);
+pub(super) struct Routes(foldhash::HashMap<String, SessionRoute>);
 
-struct Route {
+struct SessionRoute {
     lines: mpsc::Sender<FromAgent>,
-    standing: Standing,
+    state: RouteState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum RouteState {
     /// The agent was asked to restore the session and has not answered. It may not have it at all.
     Asked,
     /// The agent has the session open.
@@ -26,26 +26,26 @@ impl Routes {
     /// Routes messages of a session that the agent has open, unless another open session has the same id. One that the agent
     /// was only asked to restore gives way: an agent which uses its id for a new session does not have it.
     pub(super) fn open(&mut self, id: &str, lines: &mpsc::Sender<FromAgent>) -> Result<(), SessionIdInUse> {
-        self.add(id, lines, Standing::Open, |other| other.standing == Standing::Open)
+        self.add(id, lines, RouteState::Open, |other| other.state == RouteState::Open)
     }
 
     /// Routes messages of a session that the agent is asked to restore, unless another session has the same id.
     pub(super) fn ask(&mut self, id: &str, lines: &mpsc::Sender<FromAgent>) -> Result<(), SessionIdInUse> {
-        self.add(id, lines, Standing::Asked, |_| true)
+        self.add(id, lines, RouteState::Asked, |_| true)
     }
 
     fn add(
         &mut self,
         id: &str,
         lines: &mpsc::Sender<FromAgent>,
-        standing: Standing,
-        keeps: impl Fn(&Route) -> bool,
+        state: RouteState,
+        keeps: impl Fn(&SessionRoute) -> bool,
     ) -> Result<(), SessionIdInUse> {
-        let other = |known: &Route| !known.lines.is_closed() && !known.lines.same_channel(lines);
+        let other = |known: &SessionRoute| !known.lines.is_closed() && !known.lines.same_channel(lines);
         if self.0.get(id).is_some_and(|known| other(known) && keeps(known)) {
             return Err(SessionIdInUse(id.to_owned()));
         }
-        self.0.insert(id.to_owned(), Route { lines: lines.clone(), standing });
+        self.0.insert(id.to_owned(), SessionRoute { lines: lines.clone(), state });
         Ok(())
     }
 

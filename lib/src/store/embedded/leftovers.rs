@@ -53,7 +53,7 @@ impl Leftovers {
 
 /// The entries of files that are copied if the files cannot be synced.
 #[derive(Clone, Copy)]
-pub(super) struct Copied {
+pub(super) struct CopiedEntries {
     /// The entry before the first.
     pub(super) after: Seq,
     pub(super) last: Seq,
@@ -104,7 +104,8 @@ impl OpenStore {
         let (session, key, files, copied) = {
             let journal = lock(journal);
             let Some(files) = journal.unsynced_leftovers() else { return Ok(()) };
-            let copied = Copied { after: journal.synced(), last: journal.head, name: journal.next_name() };
+            let copied =
+                CopiedEntries { after: journal.synced(), last: journal.head, name: journal.next_name() };
             (journal.session.clone(), journal.key, files, copied)
         };
         let copy = self.secure(&session, key, files, copied)?;
@@ -119,7 +120,7 @@ impl OpenStore {
         session: &SessionId,
         key: i64,
         files: Vec<FileName>,
-        copied: Copied,
+        copied: CopiedEntries,
     ) -> Result<Option<FileName>, StoreError> {
         let Err(error) = self.sync_all(&files) else { return Ok(None) };
         tracing::error!(%session, "{}", crate::wire::with_causes(&error));
@@ -149,10 +150,10 @@ impl OpenStore {
         session: &SessionId,
         key: i64,
         files: &[FileName],
-        copied: Copied,
+        copied: CopiedEntries,
     ) -> Result<FileName, StoreError> {
         let name = make(self.folder(), copied.name)?;
-        self.write_copy(session, files, Copied { name, ..copied })
+        self.write_copy(session, files, CopiedEntries { name, ..copied })
             .inspect_err(|_| self.folder().remove(&[name]))?;
         self.write("copying a journal file in", Durability::Power, |tx| {
             register(tx, key, &name)?;
@@ -163,7 +164,12 @@ impl OpenStore {
     }
 
     /// Writes the entries, whose checksums are compared, and syncs them.
-    fn write_copy(&self, session: &SessionId, files: &[FileName], copied: Copied) -> Result<(), StoreError> {
+    fn write_copy(
+        &self,
+        session: &SessionId,
+        files: &[FileName],
+        copied: CopiedEntries,
+    ) -> Result<(), StoreError> {
         let path = self.folder().path_of(&copied.name);
         let mut copy = FileCopy::begin(&path).map_err(io_failed("opening", &path))?;
         self.folder().header(&copied.name, copied.after.next()).write(&mut copy.record);

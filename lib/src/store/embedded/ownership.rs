@@ -9,7 +9,7 @@ use rusqlite::Transaction;
 use super::chain::{FileName, deregister, files_of, register};
 use super::fault::io_failed;
 use super::journals::{FIRST_FILE, FirstFile, OwnedJournal, lock, make};
-use super::leftovers::{Copied, Leftovers};
+use super::leftovers::{CopiedEntries, Leftovers};
 use super::open_store::OpenStore;
 use super::read::ReadFault;
 use super::row::{self, existing_head, session_head};
@@ -183,9 +183,12 @@ impl OpenStore {
         if last_owner == LastOwner::Crashed {
             let name = FileName { journal: claimed.journal, epoch: claimed.epoch, number: FIRST_FILE };
             let (folded, head) = (leftovers.folded, leftovers.head);
-            if let Some(copy) =
-                self.secure(session, key, leftovers.names(), Copied { after: folded, last: head, name })?
-            {
+            if let Some(copy) = self.secure(
+                session,
+                key,
+                leftovers.names(),
+                CopiedEntries { after: folded, last: head, name },
+            )? {
                 leftovers.files = vec![(copy, head)];
             }
         }
