@@ -59,7 +59,7 @@ impl Client {
 
     /// Connects to the built-in assistant without a model.
     pub(crate) fn assistant(home: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        let mut command = Command::new(crate::program::path());
         command.env_clear().env("RETHREAD_HOME", home).arg("acp");
         Self::start(&mut command)
     }
@@ -201,7 +201,7 @@ fn begins_with(line: &[u8], wanted: &[u8]) -> bool {
 
 /// The command for rethread with the agent; the agent's arguments can be added.
 fn rethread(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+    let mut command = Command::new(crate::program::path());
     command.env("RETHREAD_HOME", home).args(["acp", "--"]).arg(this_program()).arg(agent::FLAG);
     command
 }

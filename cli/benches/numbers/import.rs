@@ -74,7 +74,7 @@ struct Imported {
 
 #[expect(clippy::zombie_processes, reason = "`wait` waits for it")]
 fn import(tool: &str, folder: &Path, home: &Path) -> Imported {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+    let mut command = Command::new(crate::program::path());
     command.args(["import", tool]).arg(folder).env("RETHREAD_HOME", home);
     let began = Instant::now();
     let child = command.stdout(Stdio::null()).spawn().expect("the program runs");

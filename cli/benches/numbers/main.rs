@@ -17,6 +17,7 @@ mod memory;
 mod meter;
 mod pace;
 mod postgres;
+mod program;
 mod pump;
 mod read;
 mod round_trip;

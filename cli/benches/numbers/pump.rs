@@ -51,7 +51,7 @@ struct Server(Child);
 impl Server {
     /// Starts a server, and waits until it listens.
     fn start(home: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        let mut command = Command::new(crate::program::path());
         let command = command.env("RETHREAD_HOME", home).args(["serve", "--listen", "off"]);
         let mut process = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let mut line = String::new();

@@ -96,7 +96,7 @@ fn times(client: &mut Client, query: &str, cwd: Option<&str>, expected: usize) -
 fn command(home: &Path) -> Row {
     let run = || {
         let began = Instant::now();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        let mut command = Command::new(crate::program::path());
         command.env_clear().env("RETHREAD_HOME", home).args(["search", "thousandth"]);
         let output = command.stdin(Stdio::null()).output().expect("the program starts");
         assert!(output.status.success() && !output.stdout.is_empty());

@@ -201,7 +201,7 @@ fn start_server(home: &Path) -> (ServerProcess, Address) {
     );
     std::fs::write(home.join("config.toml"), config).expect("the folder can be written to");
     let rethread = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        let mut command = Command::new(crate::program::path());
         command.env("RETHREAD_HOME", home).args(args).stdout(Stdio::piped()).stderr(Stdio::null());
         command
     };

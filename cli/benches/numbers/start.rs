@@ -31,7 +31,7 @@ pub(crate) fn measure() -> Vec<Row> {
 /// Milliseconds.
 fn version() -> f64 {
     let began = Instant::now();
-    let version = Command::new(env!("CARGO_BIN_EXE_rethread")).arg("--version").output();
+    let version = Command::new(crate::program::path()).arg("--version").output();
     assert!(version.expect("the program starts").status.success());
     began.elapsed().as_secs_f64() * 1e3
 }
