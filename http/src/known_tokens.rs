@@ -33,6 +33,10 @@ impl TokenTime {
     pub(crate) fn now() -> Self {
         Self { since_1970: clock::now(), since_boot: clock::since_boot().0 }
     }
+
+    pub(crate) fn after(self, milliseconds: u64) -> Self {
+        Self { since_1970: self.since_1970 + milliseconds, since_boot: self.since_boot + milliseconds }
+    }
 }
 
 impl KnownTokens {

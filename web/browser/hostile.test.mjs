@@ -115,7 +115,7 @@ test("hostile titles, tool calls, diffs, files, plans, commands, options and unk
 
 test("hostile terminal output", async () => {
   const output = [
-    `<script>${RUN}</script>`, "\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07", "\x1b]0;title\x07", "\x1b[2J\x1b[H\x1b[10000;10000Hx", "\x1b[38;2;999;999;999mcolour", "\x1b[" + "9;".repeat(5000) + "m",
+    `<script>${RUN}</script>`, "\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07", "\x1b]0;taken over\x07", "\x1b[2J\x1b[H\x1b[10000;10000Hx", "\x1b[38;2;999;999;999mcolour", "\x1b[" + "9;".repeat(5000) + "m",
     "\x1bP" + "q".repeat(1000) + "\x1b\\", "\x1b_G" + "a".repeat(100), "a\b\b\b\b\bb", "\x9b31mred", "\u202etxt", "y".repeat(200_000), "\x1b[100000C.", "\x00\x07\x7f",
   ].join("\n");
   const session = await client.session();
@@ -128,7 +128,7 @@ test("hostile terminal output", async () => {
   await there.page.locator("article.item-agent", { hasText: "the end" }).waitFor();
   await there.page.locator(".tool-head").first().click();
   await there.page.locator(".terminal", { hasText: "colour" }).waitFor();
-  assert.equal(await there.page.title().then((title) => title.includes("title")), false);
+  assert.equal(await there.page.title().then((title) => title.includes("taken over")), false);
   await nothingRan(there);
   await there.close();
 });
